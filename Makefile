@@ -76,7 +76,7 @@ BENCHMARKS := masking t5_spans mlm_step encoding embeddings fit_overhead generat
   modernbert_length compile_time
 
 bench: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
-	@for name in $(BENCHMARKS); do echo "== $$name"; KERAS_BACKEND=$(BACKEND) $(PYTHON) benchmarks/$$name.py || exit 1; done
+	@for name in $(BENCHMARKS); do echo "== $$name"; KERAS_BACKEND=$(BACKEND) $(PYTHON) -m benchmarks.speed.$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV)

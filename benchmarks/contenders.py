@@ -151,13 +151,13 @@ def matrix_product(folder: Path) -> Work:
 class Process:
     """A contender in its process, seen from the parent."""
 
-    def __init__(self, name: str, contender: Contender, folder: Path, python: str, script: str):
+    def __init__(self, name: str, contender: Contender, folder: Path, python: str, module: str):
         environment = {**os.environ, "KERAS_BACKEND": os.environ.get("KERAS_BACKEND", "jax")}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore", **PROGRAMS, **contender.environment}
         self.name, self.folder = name, folder
         self.log = (folder / f"{name.replace(' ', '_').replace('/', '_')}.log").open("w+")
         self.process = subprocess.Popen(
-            [python, script, *sys.argv[1:], "--worker", name, "--folder", str(folder)],
+            [python, "-m", module, *sys.argv[1:], "--worker", name, "--folder", str(folder)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

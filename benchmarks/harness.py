@@ -23,11 +23,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import numpy as np
 
-import numpy as np  # noqa: E402
-from contenders import Contender, Process, Work, matrix_product, work  # noqa: E402
+from benchmarks.contenders import ROOT, Contender, Process, Work, matrix_product, work
 
 MATRIX = "matrix product"
 TOGETHER = 2  # processes that load at the same time
@@ -81,14 +79,14 @@ def compare(
         everyone = {"prepare": Contender(lambda folder: Work(prepare(folder, options))), **contenders}
         work(everyone[options.worker], Path(options.folder))
         sys.exit()
-    script = inspect.stack()[1].filename
+    module = inspect.stack()[1].frame.f_globals["__spec__"].name
     wanted = {name for c in comparisons for name in (c.ours, c.theirs)} | {MATRIX}
     if options.only:
         wanted = {name for name in wanted if name == MATRIX or any(part in name for part in options.only)}
     times, facts, outputs, peaks = {}, {}, {}, {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        first = Process("prepare", Contender(prepare), folder, sys.executable, script).ready()
+        first = Process("prepare", Contender(prepare), folder, sys.executable, module).ready()
         if "pid" not in first.facts:
             reason = first.facts.get("failed") or first.facts["skipped"]
             raise RuntimeError(f"The folder could not be prepared:\n{reason}")
@@ -98,7 +96,7 @@ def compare(
             found = []
             for name in names:
                 python = options.peer_python if contenders[name].peer else sys.executable
-                found.append(Process(name, contenders[name], folder, python, script))
+                found.append(Process(name, contenders[name], folder, python, module))
                 if len(found) >= TOGETHER:
                     found[-TOGETHER].ready()
             for process in found[max(0, len(found) - TOGETHER + 1) :]:

@@ -1,9 +1,9 @@
 """How many single-line faults the tests notice.
 
-    python benchmarks/mutants.py cover                  # which test covers which line; once, as long as the tests take
-    python benchmarks/mutants.py run --shard 0/2 &      # one process a core; an interrupted run goes on where it was
-    python benchmarks/mutants.py run --shard 1/2
-    python benchmarks/mutants.py report
+    python -m benchmarks.mutants cover                  # which test covers which line; once, as long as the tests take
+    python -m benchmarks.mutants run --shard 0/2 &      # one process a core; an interrupted run goes on where it was
+    python -m benchmarks.mutants run --shard 1/2
+    python -m benchmarks.mutants report
 
 A fault changes one expression of a covered line of `kerasbert/`: the sign of an operation, a number or a comparison by
 one, a mask that is dropped, two arguments that are swapped, a default value, a `stop_gradient` that is removed. The

@@ -28,6 +28,7 @@ _SUBMODULES = (
     "metrics",
     "models",
     "objectives",
+    "retrieval",
     "tasks",
     "training",
 )
@@ -87,6 +88,7 @@ if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`
     from . import metrics as metrics
     from . import models as models
     from . import objectives as objectives
+    from . import retrieval as retrieval
     from . import tasks as tasks
     from . import training as training
     from .checkpoints.presets import load as load

@@ -8,7 +8,7 @@ import collections
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,10 @@ __all__ = [
     "matthews",
     "minimal_pairs",
     "pearson",
+    "reranking",
+    "retrieval",
     "rouge",
+    "similar_pairs",
     "spearman",
     "squad",
 ]
@@ -365,3 +368,187 @@ def _several(references: Sequence, predictions: Sequence[str]) -> list[list[str]
     if not all(many):
         raise ValueError(f"Every prediction needs a reference. Received: none for number {many.index([])}.")
     return many
+
+
+# === Search ===
+
+CUTOFFS = {
+    "ndcg": (10,),
+    "mrr": (10,),
+    "map": (100,),
+    **dict.fromkeys(("accuracy", "precision", "recall"), (1, 3, 5, 10)),
+}
+
+
+def retrieval(
+    relevant: Mapping[str, Collection[str] | Mapping[str, float]],
+    results: Mapping[str, Mapping[str, float]],
+    cutoffs: Mapping[str, Sequence[int]] | None = None,
+    documents: Collection[str] | None = None,
+) -> dict[str, float]:
+    """Metrics of search results, as means over the queries that have relevant documents.
+
+    Documents are ordered by descending score, and equal scores by the document's id, as a str in ascending order. With
+    k the cutoff, R the number of relevant documents, and a hit a relevant document among the first k:
+
+    - "ndcg": sum over hits of 1 / log2(rank + 1), divided by its value if the first min(R, k) documents are hits.
+    - "mrr": 1 / rank of the first hit, or 0.
+    - "map": sum over hits of the precision up to the hit, divided by min(R, k).
+    - "accuracy": whether there is a hit. "precision": hits / k. "recall": hits / R.
+
+    Args:
+        relevant: {query: ids of the relevant documents}, or {query: {document: grade}}, where a grade above 0 is
+            relevant.
+        results: {query: {document: score}}.
+        cutoffs: {name of a metric: values of k}. Default: `CUTOFFS`.
+        documents: the ids of all documents. If given, judgments about other documents are an error.
+
+    Returns: {"ndcg@10": a fraction, ...}.
+    """
+    cutoffs = CUTOFFS if cutoffs is None else cutoffs
+    if not set(cutoffs) <= set(_OF_HITS) or any(k < 1 for ks in cutoffs.values() for k in ks):
+        raise ValueError(f"`cutoffs` must have values of 1 or more for {', '.join(_OF_HITS)}. Received: {cutoffs}.")
+    wanted = {query: _relevant_ids(judged) for query, judged in relevant.items()}
+    wanted = {query: ids for query, ids in wanted.items() if ids}
+    if not wanted:
+        raise ValueError("There must be a query with a relevant document. Received: none.")
+    unknown = next((query for query in wanted if query not in results), None)
+    if unknown is not None:
+        raise ValueError(f"Every query with relevant documents must have results. Received: none for {unknown!r}.")
+    if documents is not None:
+        known = set(documents)
+        unknown = next((one for ids in wanted.values() for one in sorted(ids, key=str) if one not in known), None)
+        if unknown is not None:
+            raise ValueError(f"Judgments must be about documents of the corpus. Received: the document {unknown!r}.")
+    scores = collections.defaultdict(list)
+    for query, ids in wanted.items():
+        hits = np.array([document in ids for document in _ordered(results[query], query)], bool)
+        for name, ks in cutoffs.items():
+            for k in ks:
+                scores[f"{name}@{k}"].append(_OF_HITS[name](hits[:k], len(ids), k))
+    return {name: float(np.mean(values)) for name, values in scores.items()}
+
+
+def _relevant_ids(judged) -> set:
+    if isinstance(judged, str):
+        raise ValueError(f"The relevant documents of a query must be a list of ids. Received: {judged!r}.")
+    return {one for one, grade in judged.items() if grade > 0} if isinstance(judged, Mapping) else set(judged)
+
+
+def _ordered(scores: Mapping[str, float], query: str) -> list[str]:
+    """The ids of documents, by descending score and ascending id."""
+    wrong = next((one for one, score in scores.items() if not np.isfinite(score)), None)
+    if wrong is not None:
+        raise ValueError(f"Scores must be finite. Received: {scores[wrong]} for {wrong!r} and the query {query!r}.")
+    return sorted(scores, key=lambda document: (-float(scores[document]), str(document)))
+
+
+def _discounts(count: int) -> np.ndarray:
+    return 1 / np.log2(np.arange(count) + 2)
+
+
+def _ndcg(hits, relevant, k):
+    return float((hits * _discounts(len(hits))).sum() / _discounts(min(relevant, k)).sum())
+
+
+def _reciprocal_rank(hits, relevant, k):
+    return 1 / (int(np.argmax(hits)) + 1) if hits.any() else 0.0
+
+
+def _average_precision(hits, relevant, k):
+    precisions = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return float((precisions * hits).sum() / min(k, relevant))
+
+
+# {metric: function of the hits (at most k,), the number of relevant documents and k}
+_OF_HITS = {
+    "ndcg": _ndcg,
+    "mrr": _reciprocal_rank,
+    "map": _average_precision,
+    "accuracy": lambda hits, relevant, k: float(hits.any()),
+    "precision": lambda hits, relevant, k: hits.sum() / k,
+    "recall": lambda hits, relevant, k: hits.sum() / relevant,
+}
+
+
+def reranking(
+    labels: Sequence[Sequence[int]], scores: Sequence[Sequence[float]], k: int = 10, skip_empty: bool = True
+) -> dict[str, float]:
+    """Metrics of reranked lists, as means over the queries.
+
+    For nDCG, documents with equal scores share the mean of their places, as in scikit-learn. Average precision is over
+    whole lists, and takes equal scores as one step. For the reciprocal rank, the last of equal scores comes first, as
+    in sentence-transformers.
+
+    Args:
+        labels: for each query, 1 or 0 for every document of its list.
+        scores: for each query, the scores of these documents.
+        k: the cutoff of MRR and nDCG.
+        skip_empty: whether lists without a relevant document are left out, or count as 0.
+
+    Returns: {"mrr@10", "ndcg@10", "map"}, fractions.
+    """
+    _check_sizes(labels, scores)
+    rows = []
+    for number, (relevant, given) in enumerate(zip(labels, scores, strict=True)):
+        relevant, given = np.asarray(relevant, float) > 0, np.asarray(given, float)
+        if relevant.shape != given.shape or relevant.ndim != 1 or not np.isfinite(given).all():
+            raise ValueError(
+                f"Every document must have a label and a finite score. Received: {relevant.size} labels and "
+                f"{given.size} scores for query {number}."
+            )
+        if relevant.any():
+            rows.append(_of_list(relevant, given, k))
+        elif not skip_empty:
+            rows.append((0.0, 0.0, 0.0))
+    if not rows:
+        raise ValueError("There must be a list with a relevant document. Received: none.")
+    return dict(zip((f"mrr@{k}", f"ndcg@{k}", "map"), map(float, np.mean(rows, axis=0)), strict=True))
+
+
+def _of_list(relevant: np.ndarray, scores: np.ndarray, k: int) -> tuple[float, float, float]:
+    """MRR, nDCG and average precision of a list: bool (n,), float (n,)."""
+    mrr = _reciprocal_rank(relevant[np.argsort(scores, kind="stable")[::-1]][:k], None, k)
+    _, groups, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
+    hits, ends = np.bincount(groups, relevant), np.cumsum(sizes)
+    gained = np.concatenate([[0], np.cumsum(_discounts(len(scores)) * (np.arange(len(scores)) < k))])
+    dcg = (hits / sizes * (gained[ends] - gained[ends - sizes])).sum()
+    precision = np.cumsum(hits) / ends
+    total = int(relevant.sum())
+    return mrr, dcg / _discounts(min(k, total)).sum(), (precision * hits).sum() / total
+
+
+def similar_pairs(labels: Sequence[int], scores: Sequence[float]) -> dict[str, float]:
+    """How well scores tell similar pairs (1) from others (0), with the best thresholds.
+
+    A threshold lies in the middle between two different scores, and pairs above it are called similar. The best
+    accuracy may also be that of calling no pair similar.
+
+    Returns: {"accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall" (these at the threshold of
+        F1), "average_precision", "mcc" (Matthews correlation at the threshold of F1)}. 0 / 0 counts as 0.
+    """
+    labels, scores = _numbers(labels, scores)
+    if not np.isin(labels, (0, 1)).all():
+        raise ValueError(f"Labels must be 0 or 1. Received: {labels[~np.isin(labels, (0, 1))][0]}.")
+    values, groups = np.unique(-scores, return_inverse=True)
+    values, similar, total = -values, labels.sum(), len(labels)
+    hits, found = np.cumsum(np.bincount(groups, labels)), np.cumsum(np.bincount(groups))
+    thresholds = np.append((values[:-1] + values[1:]) / 2, values[-1])
+    right = np.append(total - similar, hits + (total - similar) - (found - hits)) / total
+    best = int(np.argmax(right))
+    precision, recall = hits / found, hits / max(similar, 1)
+    f1s = 2 * hits / np.maximum(found + similar, 1)
+    chosen = int(np.argmax(f1s))
+    a, b = hits[chosen], found[chosen] - hits[chosen]
+    c, d = similar - a, total - similar - b
+    spread = np.sqrt((a + b) * (a + c) * (d + b) * (d + c))
+    return {
+        "accuracy": float(right[best]),
+        "accuracy_threshold": float(thresholds[best - 1]) if best else float(np.nextafter(values[0], np.inf)),
+        "f1": float(f1s[chosen]),
+        "f1_threshold": float(thresholds[chosen]),
+        "precision": float(precision[chosen]),
+        "recall": float(recall[chosen]),
+        "average_precision": float((precision * np.diff(recall, prepend=0)).sum()),
+        "mcc": float((a * d - b * c) / spread) if spread else 0.0,
+    }

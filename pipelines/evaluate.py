@@ -1,42 +1,44 @@
-"""Evaluates a saved model: a task model on examples, a language model on a corpus or on a suite of tasks.
+"""Evaluates a saved model: a task model on examples, a language model on a corpus or on minimal pairs.
 
 python -m pipelines.evaluate --model saved_models/mine --data test.csv
 python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
-python -m pipelines.evaluate --model saved_models/quickstart --suite small --data datasets --output results
+python -m pipelines.evaluate --model saved_models/gpt2_mini_en --task minimal-pairs --data blimp/data
 """
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
 
 import kerasbert
 from kerasbert.checkpoints.folders import find_folder
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
-from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from .command_line.command import Command
-from .finetune import check_labels, label_names, read, score
 from .pretrain import open_corpora
 from .reading.examples import Examples
-from .reading.label_names import typed
+from .reading.label_names import check_labels, label_names, typed
 from .reading.labelled import GUESSED, Columns
+from .reading.minimal_pairs import read_minimal_pairs
 from .reading.splits import named_sources
-from .reading.tables import Format, Reading, read_rows
+from .reading.tables import Reading
+from .reading.task_examples import read_task
 from .reading.tasks import TASKS, TaskSpec, task_of
 from .recipes.recipe import Evaluation, Recipe, read_recipe
 from .runs.building import evaluation_batches
+from .runs.finetuning import flat
 from .runs.outputs import check_outputs, write_results
-from .runs.scores import language_model_scores
+from .runs.scores import language_model_scores, pair_scores
+from .runs.task_models import score
+from .runs.task_options import Files, Generation
 from .runs.text_to_text import Wording
-from .suite import SuiteOptions, run_suite
 
 # {class: kind of examples that it is evaluated on}. For a TextClassifier, the kind is its `problem`.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
+MINIMAL_PAIRS = "minimal-pairs"  # the task of a language model
 
 
 def evaluate(
@@ -44,118 +46,99 @@ def evaluate(
     data: tuple[str, ...] = (),
     corpus: tuple[str, ...] = (),
     output: Path | None = None,
+    answers: Path | None = None,
     batch_size: int | None = None,
     length: int | None = None,
     steps: int | None = None,
     task: str | None = None,
-    format: Format = "auto",
-    encoding: str = "utf-8",
+    files: Files = Files(),
     columns: Columns = GUESSED,
-    answers: Path | None = None,
-    max_new_tokens: int = 64,
-    num_beams: int = 1,
-    suite: Literal["small"] | None = None,
-    text: tuple[Path, ...] = (),
-    reference: str | None = None,
-    seeds: tuple[int, ...] = SuiteOptions.seeds,
-    examples: int = SuiteOptions.examples,
-    learning_rate: float = SuiteOptions.learning_rate,
-    reference_learning_rate: float | None = None,
-    epochs: int = SuiteOptions.epochs,
-    dtype: str | None = None,
-    parts: tuple[str, ...] = (),
+    generation: Generation = Generation(),
 ) -> dict:
-    """Evaluates a saved model, and prints the scores as JSON, or as a table for a suite.
+    """Evaluates a saved model, and prints the scores as JSON.
 
     Args:
         model: folder of a model, or hf://org/name.
         data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For a
-            language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
+            language model, minimal pairs: the files of BLiMP (rows of `sentence_good` and `sentence_bad`) or of Zorro
+            (an unacceptable and an acceptable line in turns), one of them or their folder.
         corpus: folder that `prepare_corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
             If the model has a recipe of `pretrain`, rows, masks and length are the same as in the validation of its
             run.
-        output: file for the scores, or folder for the results of a suite.
+        output: file for the scores.
+        answers: file for the answers, one line per example; for several data sets, one file each with its name added.
         batch_size: texts, or rows of a corpus, per step. Default: the value in the recipe, or 32.
         length: tokens in a row of the corpus. Default: the value in the recipe, or 128.
-        steps: maximum number of batches of the corpus. Default: as many as in the validation of the run, or all.
-        task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read.
-            For a model that generates text, the task that it was trained for, which determines the prefix, such as
-            `summarize: `, and the format of `finetune --text-to-text`.
-        format: format of the data. Default: by file extension and, for .txt, by content.
-        encoding: encoding of the data.
+        steps: maximum number of batches of the corpus. Default: those in the validation of the run, or all.
+        task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read,
+            or minimal-pairs. For a model that generates text, the task that it was trained for, which determines the
+            prefix, such as `summarize: `, and the format of `finetune --text-to-text`.
         columns: names of the columns that cannot be guessed.
-        answers: file for the answers, one line per example; for several data sets, one file each with its name added.
-        max_new_tokens: maximum length of generated answers, in tokens.
-        num_beams: number of beams for generating answers.
-        suite: evaluate a pretrained encoder or causal language model on a suite of small tasks; see `pipelines.suite`.
-            `data` is then the folder of the data sets (without it, only minimal pairs are measured), and `output` a
-            folder for the results. Results that it already contains are not measured again. The following options are
-            only for suites.
-        text: text files, or folders of them, that the model was trained on. If given, minimal pairs consist of words
-            that are frequent in this text, and the scores of an n-gram model are reported, too.
-        reference: folder of another model to compare with.
-        seeds: seeds for fine-tuning on each task. Significance tests compare models that were trained with the same
-            seed.
-        examples: maximum number of examples to train on.
-        learning_rate: peak learning rate.
-        reference_learning_rate: peak learning rate for the reference. Default: `learning_rate`.
-        epochs: passes over the training examples.
-        dtype: dtype policy of the models that are fine-tuned, such as mixed_bfloat16.
-        parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
-            Default: all.
     """
-    if suite is not None:
-        folders = [data] if isinstance(data, (str, Path)) else list(data)
-        if len(folders) > 1 or corpus or task or answers:
-            raise ValueError(
-                "`suite` needs one folder of data sets, and cannot be combined with `corpus`, `task` or `answers`. "
-                "Received: "
-                f"data={data}, corpus={corpus}, task={task}, answers={answers}."
-            )
-        settings = dict(learning_rate=learning_rate, reference_learning_rate=reference_learning_rate)
-        settings |= dict(epochs=epochs, dtype=dtype, parts=tuple(parts))
-        options = SuiteOptions(reference, tuple(seeds), examples, **settings)
-        return run_suite(model, output, Path(folders[0]) if folders else None, tuple(text), options)
     sources = named_sources(data)
     answer_files = {
         name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources
     }
     outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in answer_files.items()}}
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
-    corpora = [str(corpus)] if isinstance(corpus, (str, Path)) else [str(folder) for folder in corpus]
-    spec = task_of(task)
-    recipe = _recipe_of(model) if corpora else None
+    wanted = None if task in (None, MINIMAL_PAIRS) else task_of(task).kind
+    recipe = _recipe_of(model) if corpus else None
     loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
-    kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
-    if task is not None and kind not in (spec.kind, "sequences"):
-        raise ValueError(
-            f"`task` must match the model. Received: {task!r}, of kind {spec.kind}, for a "
-            f"{type(loaded).__name__}{f' of kind {kind}' if kind else ''}."
-        )
-    scores, answered = {}, {}
-    if kind is not None and sources:
-        for name, path in sources.items():
-            writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
-            files = dict(encoding=encoding, format=format)
-            found, given, examples = score_task(loaded, kind, path, task, batch_size or 32, columns, files, **writing)
-            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
-            if answers:
-                answered[answer_files[name]] = examples, given
-    elif isinstance(loaded, MaskedLM | CausalLM) and sources:
-        for name, path in sources.items():
-            reading = Reading(encoding, format)
-            found = score_pairs(loaded, path, batch_size or 32, reading, columns or GUESSED)
-            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
-    elif kind is None and corpora:
-        scores = score_language_model(loaded, model, corpora, batch_size, length, steps)
+    kind = _checked_kind(loaded, task, wanted)
+    if sources and (kind is not None or isinstance(loaded, MaskedLM | CausalLM)):
+        found = [
+            _scored(loaded, kind, path, task, batch_size or 32, columns, files, generation) for path in sources.values()
+        ]
+        scores = flat({name: scores for name, (scores, _) in zip(sources, found, strict=True)})
+    elif kind is None and corpus:
+        scores, found = score_language_model(loaded, model, corpus, batch_size, length, steps), []
     else:
         raise ValueError(
             "A task model is evaluated on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
             f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
-    write_results(output, scores, answered)
+    written = zip(answer_files.values(), found, strict=False)
+    write_results(output, scores, {file: given for file, (_, given) in written if file and given})
     return scores
+
+
+def _checked_kind(model, task: str | None, wanted: str | None) -> str | None:
+    """Returns the kind of examples that a model is evaluated on, None for a language model.
+
+    Raises:
+        ValueError: if the task, whose examples have the kind `wanted`, is not one for the model.
+    """
+    kind = model.problem if isinstance(model, TextClassifier) else KINDS.get(type(model))
+    fits = isinstance(model, MaskedLM | CausalLM) if task == MINIMAL_PAIRS else kind in (wanted, "sequences")
+    if task is not None and not fits:
+        raise ValueError(
+            f"`task` must match the model. Received: {task!r}{f', of kind {wanted},' if wanted else ''} for a "
+            f"{type(model).__name__}{f' of kind {kind}' if kind else ''}."
+        )
+    return kind
+
+
+def _scored(
+    model,
+    kind: str | None,
+    path: str,
+    task: str | None,
+    batch_size: int,
+    columns: Columns,
+    files: Files,
+    generation: Generation,
+) -> tuple[dict, tuple[Examples, list] | None]:
+    """Evaluates a task model on examples, or a language model on minimal pairs.
+
+    Returns: the scores, and the examples with the answers to them, or None for minimal pairs.
+    """
+    if kind is None:
+        pairs = read_minimal_pairs(path, Reading(files.encoding, files.format), columns or GUESSED)
+        return pair_scores(model, pairs, batch_size), None
+    writing = asdict(generation) if kind == "sequences" else {}
+    scores, answers, examples = score_task(model, kind, path, task, batch_size, columns, asdict(files), **writing)
+    return scores, (examples, answers)
 
 
 def score_task(
@@ -168,7 +151,7 @@ def score_task(
         writing: options of `generate`, for a model that generates text.
     """
     spec = (TaskSpec(kind) if task is None else TASKS[task]).with_columns(columns)
-    examples = read(spec, path, **files)
+    examples = read_task(spec, path, **files)
     if spec.kind == kind:
         if kind in ("classes", "labels", "tags"):
             examples = _unnamed(examples, model.labels) if kind == "classes" else examples
@@ -187,25 +170,6 @@ def _unnamed(examples: Examples, labels: list[str]) -> Examples:
     if labels != [f"LABEL_{number}" for number in numbers] or not set(examples.y) <= set(numbers):
         return examples
     return replace(examples, y=[f"LABEL_{number}" for number in examples.y])
-
-
-def score_pairs(
-    model: MaskedLM | CausalLM, path: str, batch_size: int, reading: Reading, columns: Columns
-) -> dict[str, float]:
-    """Accuracy on minimal pairs (as in BLiMP): how often a language model prefers the acceptable sentence."""
-    rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
-    if not rows:
-        raise ValueError(f"{path} has no rows.")
-    names = (columns.text or "sentence_good", columns.pair or "sentence_bad")
-    for number, row in enumerate(rows, start=1):
-        missing = [name for name in names if not isinstance(row.get(name), str) or not row[name]]
-        if missing:
-            raise ValueError(
-                f"A minimal pair must have two sentences. Received: {path} row {number} without {missing[0]!r}. It "
-                f"has: {', '.join(map(str, row))}. Name the columns with --columns.text and --columns.pair."
-            )
-    good, bad = (model.score([row[name] for row in rows], batch_size=batch_size) for name in names)
-    return {"accuracy": minimal_pairs(good, bad), "pairs": len(rows)}
 
 
 def score_language_model(
@@ -289,12 +253,9 @@ main = Command(
     evaluate,
     groups={
         "model": ("model", "batch_size"),
-        "data": ("data", "task", "format", "encoding"),
+        "data": ("data", "task"),
         "corpus": ("corpus", "length", "steps"),
         "results": ("output", "answers"),
-        "generation": ("max_new_tokens", "num_beams"),
-        "suite": ("suite", "text", "reference", "seeds", "examples", "learning_rate", "reference_learning_rate")
-        + ("epochs", "dtype", "parts"),
     },
 )
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -22,9 +23,9 @@ from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, Te
 from .command_line.command import Command
 from .reading.inputs import Input, read_inputs
 from .reading.labelled import GUESSED, Columns
-from .reading.tables import Format
 from .reading.tasks import task_of
 from .runs.outputs import check_outputs, cleaning_up
+from .runs.task_options import Files, Generation
 
 # {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {
@@ -41,13 +42,11 @@ def predict(
     task: str | None = None,
     top: int = 5,
     batch_size: int = 32,
-    max_new_tokens: int = 64,
-    num_beams: int = 1,
     null_threshold: float | None = None,
     prefix: str = "",
-    format: Format = "auto",
-    encoding: str = "utf-8",
+    files: Files = Files(),
     columns: Columns = GUESSED,
+    generation: Generation = Generation(),
     engine: Literal["keras", "onnx"] = "keras",
     texts: tuple[str, ...] = (),
 ) -> None:
@@ -68,13 +67,9 @@ def predict(
         task: data set that the input belongs to, as in `finetune`, which determines how its files are read.
         top: number of candidates for each mask, or of answers to each question.
         batch_size: texts per step.
-        max_new_tokens: maximum length of generated text, in tokens.
-        num_beams: number of beams for generated text.
         null_threshold: null odds above which the answer to a question is empty (SQuAD 2.0). Default: the answer is
             never empty.
         prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
-        format: format of the input. Default: by file extension and, for .txt, by content.
-        encoding: encoding of the input.
         columns: names of the columns that cannot be guessed: text, and pair of texts.
         engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU. The model is exported at the first
             time, and the export is kept in the user's cache folder. A folder that is an export in ONNX already is
@@ -89,21 +84,27 @@ def predict(
         loaded = loaded.discriminator
     form = form_of(loaded)
     spec = task_of(task).with_columns(columns)
-    writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams)
-    answer = answerer(loaded, top, batch_size, null_threshold, prefix, **writing)
-    if hasattr(sys.stdout, "reconfigure"):  # the encoding of the terminal may differ from that of the text
-        sys.stdout.reconfigure(encoding="utf-8")
+    answer = answerer(loaded, top, batch_size, null_threshold, prefix, **asdict(generation))
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
-    inputs = read_inputs(texts or input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
+    inputs = read_inputs(
+        texts or input or sys.stdin, form, spec.columns, files.encoding, files.format, spec.layouts, labels
+    )
     # Chunks are small if masks are filled, because there is a score for every token. Large chunks are batched by
     # length.
     size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
     if not texts and input is None and sys.stdin.isatty():
         print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
-    with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as answers:
-        for found in answers_of(inputs, answer, size):
-            answers.write(json.dumps(found, ensure_ascii=False) + "\n")
-            answers.flush()
+    write(answers_of(inputs, answer, size), output)
+
+
+def write(answers: Iterable[dict], output: Path | None) -> None:
+    """Writes answers as JSON lines to a file or to standard output."""
+    if hasattr(sys.stdout, "reconfigure"):  # the encoding of the terminal may differ from that of the text
+        sys.stdout.reconfigure(encoding="utf-8")
+    with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as file:
+        for answer in answers:
+            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            file.flush()
     if output:
         print(f"wrote {output}")
 
@@ -176,9 +177,9 @@ main = Command(
     predict,
     groups={
         "model": ("model", "batch_size", "engine"),
-        "data": ("texts", "input", "output", "task", "format", "encoding"),
+        "data": ("texts", "input", "output", "task"),
         "answers": ("top", "null_threshold"),
-        "generation": ("max_new_tokens", "num_beams", "prefix"),
+        "generation": ("prefix",),
     },
     first=("model", "texts"),
 )

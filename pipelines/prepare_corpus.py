@@ -7,8 +7,8 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.data.corpus.parts import Parts
@@ -20,6 +20,7 @@ from kerasbert.data.workers import available_cores
 
 from .command_line.command import Command
 from .corpora.datatrove import Engine, stages
+from .corpora.options import Cleaning, Processes, TextFiles
 from .corpora.parts import PARTS, Source, assemble, encode_parts
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
@@ -36,21 +37,11 @@ def prepare_corpus(
     output: Path,
     held_out: Path | None = None,
     held_out_every: int = 100,
-    column: str | None = None,
-    errors: Literal["strict", "replace", "ignore"] = "strict",
-    encoding: str = "utf-8",
-    subset: str | None = None,
-    split: str = "train",
-    clean: Literal["c4"] | None = None,
-    deduplicate: Literal["lines", "documents", "spans", "minhash"] | None = None,
-    language: str | None = None,
-    documents: Literal["auto", "blank-line", "file"] = "auto",
-    workers: int = 1,
     shards: int | None = None,
     block_documents: int = 1024,
-    executor: Literal["local", "slurm", "ray"] | None = None,
-    tasks: int = 1,
-    executor_options: list[str] | None = None,
+    text: TextFiles = TextFiles(),
+    cleaning: Cleaning = Cleaning(),
+    processes: Processes = Processes(),
 ) -> Corpus | None:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
@@ -65,30 +56,12 @@ def prepare_corpus(
             there are fewer than twice as many documents, two documents are held out (of two or three documents, the
             last one).
         held_out_every: hold out one of every this many documents, such as 100 to hold out one per cent.
-        column: the column of a table that holds the text.
-        errors: what to do with bytes that cannot be decoded.
-        encoding: encoding of the files.
-        subset: configuration of a data set on the hub.
-        split: split of a data set on the hub.
-        clean: clean web text by the rules of C4, which remove lines that are not sentences, and pages with code or
-            too little text.
-        deduplicate: keep only the first occurrence of each line, document, or span of three consecutive sentences.
-        language: keep only documents in this language, such as en, as detected by langdetect with 99% certainty.
-        documents: what ends a document in a text file: a blank line, or the end of the file. By default, it is the end
-            of the file if there are several text files, and their blank lines separate paragraphs. The choice is
-            printed.
-        workers: number of processes that clean and tokenize. By default, only this process does. Without an executor,
-            at most one for each core is started, because more of them would only take memory and time.
         shards: write the corpus in this many shards, if it is too large for planning all documents at once. The batches
             of a run do not depend on the number of shards.
         block_documents: for a corpus in shards, the number of consecutive documents that are planned at once. A shard
             has at least one such block.
-        executor: run as a datatrove pipeline, on this machine, on Slurm or on a Ray cluster. It also supports WARC
-            files, and the deduplication minhash. On Slurm, jobs are submitted, and the last one writes corpus.json.
-        tasks: number of tasks into which the files are divided for an executor.
-        executor_options: further arguments of datatrove's executor, such as partition=cpu time=24:00:00 for Slurm.
     """
-
+    workers = processes.workers
     if held_out and held_out_every < 2:
         raise ValueError(f"`held_out_every` must be at least 2. Received: {held_out_every}.")
     if block_documents < 2 or (shards is not None and shards < 1) or workers < 1:
@@ -96,21 +69,21 @@ def prepare_corpus(
             "`workers` and `shards` must be at least 1, and `block_documents` at least 2. Received: "
             f"{workers}, {shards}, {block_documents}."
         )
-    options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    text = Source(tuple(source), options, clean, deduplicate, language)
-    options["documents"] = "file" if text.is_warc() else boundary(source, documents, encoding)
+    options = text.reading()
+    documents = Source(tuple(source), options, **asdict(cleaning))
+    options["documents"] = "file" if documents.is_warc() else boundary(source, text.documents, text.encoding)
     loaded = Tokenizer.load(tokenizer)
     folders = [output, *([held_out] if held_out else [])]
-    if executor is not None:
-        engine = Engine(executor, tasks, workers, dict(map(option, executor_options or [])))
-        return with_datatrove(folders, text, loaded, held_out_every, (shards, block_documents), engine)
-    if deduplicate == "minhash" or text.is_warc():
+    if processes.executor is not None:
+        engine = Engine(processes.executor, processes.tasks, workers, dict(map(option, processes.executor_options)))
+        return with_datatrove(folders, documents, loaded, held_out_every, (shards, block_documents), engine)
+    if cleaning.deduplicate == "minhash" or documents.is_warc():
         raise ValueError("WARC files and --deduplicate minhash need datatrove. Use --executor local.")
     if workers > available_cores():
         workers = available_cores()
         print(f"{workers} workers, as this process may use {workers} cores")
     with preparing(folders, loaded):
-        parts, dropped = encode_parts(output / PARTS, text, loaded, workers)
+        parts, dropped = encode_parts(output / PARTS, documents, loaded, workers)
         assemble(folders, parts, held_out_every, loaded, source, shards, block_documents, workers)
         dropped.write(output / "dropped.json")
         shutil.rmtree(output / PARTS)
@@ -256,10 +229,8 @@ def describe(corpus: Corpus) -> None:
 main = Command(
     prepare_corpus,
     groups={
-        "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
-        "cleaning": ("clean", "deduplicate", "language"),
+        "text": ("source",),
         "corpus": ("tokenizer", "output", "held_out", "held_out_every", "shards", "block_documents"),
-        "processes": ("workers", "executor", "tasks", "executor_options"),
     },
 )
 

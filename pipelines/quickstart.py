@@ -21,13 +21,13 @@ from kerasbert.objectives import MaskedLM
 from kerasbert.training import Progress, adamw
 
 from .command_line.command import Command
-from .finetune import new_model
 from .pretrain import train
 from .reading.standard_library import AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
 from .recipes.data import MaskedLMData, Phase
 from .recipes.models import Pretraining
 from .recipes.optimizers import AdamW, WarmupDecay
 from .recipes.recipe import Recipe
+from .runs.task_models import new_model
 
 RECIPE = Recipe(
     "quickstart",

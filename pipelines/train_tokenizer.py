@@ -10,6 +10,7 @@ from typing import Literal
 from kerasbert.data import Tokenizer, read_documents
 
 from .command_line.command import Command
+from .corpora.options import TextFiles
 from .prepare_corpus import boundary
 
 
@@ -21,12 +22,7 @@ def train_tokenizer(
     lowercase: bool = False,
     accents: Literal["keep", "strip"] | None = None,
     family: str | None = None,
-    column: str | None = None,
-    errors: Literal["strict", "replace", "ignore"] = "strict",
-    encoding: str = "utf-8",
-    subset: str | None = None,
-    split: str = "train",
-    documents: Literal["auto", "blank-line", "file"] = "auto",
+    text: TextFiles = TextFiles(),
 ) -> Tokenizer:
     """Learns a vocabulary from text, and saves the tokenizer in a format that transformers reads.
 
@@ -39,21 +35,15 @@ def train_tokenizer(
         accents: keep accents, or strip them: canapé becomes canape, in all languages, as in uncased BERT, ELECTRA and
             ALBERT. Default: keep, but the BPE of XLM strips them with --lowercase.
         family: model type whose special tokens to use, such as t5 (which has sentinels) or xlnet.
-        column: the column of a table that holds the text.
-        errors: what to do with bytes that cannot be decoded.
-        encoding: encoding of the files.
-        subset: configuration of a data set on the hub.
-        split: split of a data set on the hub.
-        documents: what ends a document in a text file: a blank line, or the end of the file; see `prepare_corpus`.
     """
-    options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
     count = characters = 0
 
     def texts() -> Iterator[str]:
         nonlocal count, characters
-        for text in read_documents(source, documents=boundary(source, documents, encoding), **options):
-            count, characters = count + 1, characters + len(text)
-            yield text
+        ends = boundary(source, text.documents, text.encoding)
+        for document in read_documents(source, documents=ends, **text.reading()):
+            count, characters = count + 1, characters + len(document)
+            yield document
 
     tokenizer = Tokenizer.train(kind, texts(), vocabulary_size, lowercase, family=family, accents=accents)
     tokenizer.save(output)
@@ -66,10 +56,7 @@ def train_tokenizer(
 
 main = Command(
     train_tokenizer,
-    groups={
-        "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
-        "tokenizer": ("output", "vocabulary_size", "kind", "lowercase", "accents", "family"),
-    },
+    groups={"text": ("source",), "tokenizer": ("output", "vocabulary_size", "kind", "lowercase", "accents", "family")},
 )
 
 if __name__ == "__main__":

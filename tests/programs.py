@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.recipe_texts import text_of
+from benchmarks.studies.tiny_recipes.texts import text_of
 from kerasbert.backend import compiling_for
 from kerasbert.core.initializers import zero_weights
 from kerasbert.data import Corpus, Tokenizer, parallel_documents

@@ -22,7 +22,7 @@ BACKENDS = {"jax", "jaxlib", "flax", "tensorflow", "torch"}
 # Code that must call code of a later folder finds it in a registry, such as `core.registration.ENGINES`.
 ORDER = [
     *("backend", "data", "metrics", "core", "layers", "checkpoints", "models", "training", "generation"),
-    *("objectives", "tasks", "retrieval", "exporting", "command_line"),
+    *("objectives", "retrieval", "tasks", "exporting", "command_line"),
 ]
 # The lowest three do not know each other, except that metrics read the columns and tags of data.
 BOTTOM = {"backend": set(), "data": set(), "metrics": {"data"}}

@@ -48,8 +48,8 @@ def test_commands_exist():
 
 
 def test_the_speeds_are_those_of_the_benchmarks():
-    """The rows of the table are rows of benchmarks/README.md, which may have further columns."""
-    measured = (REPOSITORY / "benchmarks" / "README.md").read_text(encoding="utf-8").splitlines()
+    """The rows of the table are rows of benchmarks/speed/README.md, which may have further columns."""
+    measured = (REPOSITORY / "benchmarks" / "speed" / "README.md").read_text(encoding="utf-8").splitlines()
     table = re.search(r"^\| comparison.*\n\|---.*\n((?:\|.*\n)+)", README, flags=re.MULTILINE)[1]
     rows = [row.rstrip().rstrip("|").rstrip() for row in table.splitlines()]
     assert len(rows) >= 6

@@ -3,10 +3,12 @@
 import ast
 import importlib
 import inspect
+import json
 
 import pytest
 
 import kerasbert
+from tests import type_errors
 
 pytestmark = pytest.mark.one_backend
 
@@ -81,3 +83,15 @@ def test_users_see_every_name_of_the_package():
     tree = ast.parse(inspect.getsource(kerasbert))
     block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     assert sorted(alias.asname for node in block.body for alias in node.names) == sorted(kerasbert.__all__)
+
+
+def test_type_errors_may_only_become_fewer():
+    known = {"a.py": 2, "b.py": 1, "c.py": 3}
+    found = {"a.py": 1, "b.py": 2, "d.py": 1}
+    assert type_errors.more(found, known) == ["b.py", "d.py"]
+    assert type_errors.fewer(found, known) == {"a.py": 1, "b.py": 1}
+    error = dict(file=str(type_errors.ROOT / "kerasbert/a.py"), range=dict(start=dict(line=6)), message="no\nwhy")
+    report = dict(generalDiagnostics=[dict(error, severity="error"), dict(error, severity="warning")])
+    assert type_errors.counted(report) == ({"kerasbert/a.py": 1}, ["kerasbert/a.py:7: no"])
+    kept = json.loads(type_errors.KNOWN.read_text())
+    assert kept and all((type_errors.ROOT / file).is_file() and count > 0 for file, count in kept.items())

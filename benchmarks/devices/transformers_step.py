@@ -41,7 +41,7 @@ def main() -> int:
     sizes = TINY if options.tiny else SIZES + (FEWER if os.environ["KERAS_BACKEND"] == "torch" else ())
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.jsonl"
-        command = [sys.executable, "benchmarks/accelerator_step.py", *sizes, "--dropout", str(DROPOUT)]
+        command = [sys.executable, "-m", "benchmarks.devices.accelerator_step", *sizes, "--dropout", str(DROPOUT)]
         found = subprocess.run([*command, "--results", str(rows)], cwd=ROOT, stdout=sys.stderr)
         lines = rows.read_text().splitlines() if rows.exists() else []
     if found.returncode or not lines:

@@ -1,6 +1,8 @@
 """The commands of `kerasbert`, which the page api/commands lists by heading, with the functions that they run."""
 
 import importlib
+import inspect
+import typing
 
 PAGE, PLACE = "api/commands", "% the commands\n"
 
@@ -13,11 +15,19 @@ def functions_of(name):
     return {f"kerasbert {name} {part}": command.function for part, command in main.commands.items()}
 
 
+def records_of(function):
+    """The records of options that a function takes."""
+    from pipelines.command_line.options import Options
+
+    kinds = typing.get_type_hints(function).values()
+    return [kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, Options)]
+
+
 def as_markdown():
     """The headings of `kerasbert --help`, and below them the commands with their options."""
     from kerasbert.command_line import COMMANDS
 
-    lines = []
+    lines, shown = [], set()  # a record of several commands is described once
     for heading, commands in COMMANDS.items():
         lines += [f"## {heading}", ""]
         for name, what in commands.items():
@@ -26,7 +36,11 @@ def as_markdown():
             for call, function in functions.items():
                 if len(functions) > 1:
                     lines += [f"#### `{call}`", ""]
-                lines += ["```{eval-rst}", f".. autofunction:: {function.__module__}.{function.__name__}", "```", ""]
+                lines += ["```{eval-rst}", f".. autofunction:: {function.__module__}.{function.__name__}", ""]
+                records = [record for record in records_of(function) if record not in shown]
+                lines += [f".. autoclass:: {record.__module__}.{record.__name__}\n" for record in records]
+                shown |= {*records}
+                lines += ["```", ""]
     return "\n".join(lines)
 
 

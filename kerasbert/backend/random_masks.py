@@ -1,5 +1,7 @@
 """Fast random masks for dropout. On CPUs, the masks of the backends take up to a third of a training step."""
 
+import contextlib
+import contextvars
 import math
 
 import keras
@@ -21,17 +23,74 @@ def dropped(x, rate, noise_shape, seed_generator):
 
     Returns: float, in the shape of x, or None if Keras's dropout should be used because it is faster.
     """
+    part = _PART.get()
     if keras.backend.backend() == "torch":
         is_special = noise_shape is not None or has_fixed_seed(seed_generator)
         on_cpu = getattr(getattr(x, "device", None), "type", None) == "cpu"
-        return x * _factors(x, rate) if on_cpu and not is_special else None
+        if is_special or not on_cpu:
+            return None
+        return x * (_factors(x, rate) if part is None or x.numel() % part.rows else _factors_by_row(x, rate, part))
     if keras.backend.backend() not in ("jax", "tensorflow") or isinstance(x, keras.KerasTensor):
         return None
     shape = keras.ops.shape(x)
     if noise_shape is not None:
         shape = tuple(fixed or size for fixed, size in zip(noise_shape, shape, strict=True))
-    mask = kept(shape, rate, seed_generator.next())
+    size = math.prod(shape)
+    first = 0 if part is None or size % part.rows else part.first * (size // part.rows)
+    mask = kept(shape, rate, seed_generator.next(), first)
     return keras.ops.where(mask, x / (1 - rate), keras.ops.zeros((), x.dtype))
+
+
+class _Part:
+    """Which rows of a batch are computed; on torch, also a seed of the batch, and the number of masks so far."""
+
+    def __init__(self, first, rows, seed=0):
+        self.first, self.rows, self.seed, self.masks = first, rows, seed, 0
+
+
+_PART = contextvars.ContextVar("part of the batch", default=None)
+
+
+@contextlib.contextmanager
+def part_of_batch(first, rows, seed=0):
+    """Context manager in which the rows of arrays are `rows` rows of a larger batch, from number `first` on.
+
+    Their masks are those that they have in the whole batch, if the seeds are the same.
+
+    Args:
+        first: int, or an integer tensor.
+        rows: int.
+        seed: int, the seed of all masks on torch. It must be drawn for each batch.
+    """
+    token = _PART.set(_Part(first, rows, seed))
+    try:
+        yield
+    finally:
+        _PART.reset(token)
+
+
+def _factors_by_row(x, rate, part):
+    """Like `_factors`, but every row of the batch has a random generator of its own."""
+    import torch
+
+    count, generator = x.numel() // part.rows, torch.Generator()
+    bits = torch.empty(part.rows, -(-count // 4), dtype=torch.int64)
+    for row in range(part.rows):
+        generator.manual_seed(_mixed(part.seed, part.masks, part.first + row))
+        bits[row].random_(-(2**63), None, generator=generator)
+    part.masks += 1
+    return _scaled(bits.view(torch.int16)[:, :count].reshape(x.shape), rate, x.dtype)
+
+
+def _mixed(*numbers):
+    """Returns a 32-bit hash of integers, by the mixing function of SplitMix64 (Steele et al. 2014)."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) % 2**64
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
+        state ^= state >> 31
+    return state % 2**32
 
 
 def _factors(x, rate):
@@ -42,18 +101,25 @@ def _factors(x, rate):
     """
     import torch
 
-    count, steps = x.numel(), 2**15
-    hidden = min(round(rate * 2 * steps), 2 * steps - 1)
+    count = x.numel()
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    bits = bits[:count].view(x.shape).to(torch.float32)  # from -32,768 to 32,767; the lowest are dropped
+    return _scaled(bits[:count].view(x.shape), rate, x.dtype)
+
+
+def _scaled(bits, rate, dtype):
+    """Returns 0 or 1 / (1 - rate) for random int16 values, on torch. The lowest become 0."""
+    import torch
+
+    steps = 2**15
+    hidden = min(round(rate * 2 * steps), 2 * steps - 1)
     scale = 1 / (1 - hidden / (2 * steps))
-    return bits.sub_(hidden - steps - 1).mul_(scale).clamp_(0, scale).to(x.dtype)
+    return bits.to(torch.float32).sub_(hidden - steps - 1).mul_(scale).clamp_(0, scale).to(dtype)
 
 
 # === Masks from a hash ===
 
 
-def kept(shape, rate, seed):
+def kept(shape, rate, seed, first=0):
     """Returns a random mask on JAX and TensorFlow, as a pure function of a seed.
 
     The mask is a hash of the positions, which XLA fuses with the operation that uses it. The hash function is
@@ -63,10 +129,14 @@ def kept(shape, rate, seed):
         shape: shape of the mask.
         rate: probability of False.
         seed: integers (2,).
+        first: number of the first value, if the mask is a part of a larger one: int, or an integer tensor.
 
     Returns: bool, in the given shape.
     """
-    return is_kept(_positions(shape), rate, words_of(seed))
+    positions = _positions(shape)
+    if not isinstance(first, int) or first:
+        positions = positions + keras.ops.cast(first, "uint32")
+    return is_kept(positions, rate, words_of(seed))
 
 
 def words_of(seed):

@@ -110,10 +110,13 @@ def _drawn(seeds):
 
         return next_seed
 
+    before = [vars(generator).get("next") for generator, _ in seeds]
     for generator, seed in seeds:
         generator.next = next_of(seed)
     try:
         yield
     finally:
-        for generator, _ in seeds:
+        for (generator, _), previous in zip(seeds, before, strict=True):
             del generator.next
+            if previous is not None:  # of `chunks.in_chunks`
+                generator.next = previous

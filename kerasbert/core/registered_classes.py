@@ -6,26 +6,21 @@ A test compares the table with the classes. It is written down so that Keras can
 REGISTERED = {
     "core.initializers": "CountedZeros CutoffNormal Orthogonal SinusoidalTable ZeroRow",
     "core.registered": "Config",
-    "layers.adaptive_softmax": "AdaptiveEmbedding AdaptiveSoftmax Clusters",
-    "layers.attention": "MultiHeadAttention",
+    "layers.attention": "MultiHeadAttention ProjectedAttention",
     "layers.composite": "Composite Layer",
-    "layers.convolution": "NeighbourConvolution",
     "layers.dense": "Dense",
     "layers.dropout": "Dropout",
-    "layers.embeddings": "DisentangledEmbedding",
     "layers.feed_forward": "FeedForward GatedFeedForward",
     "layers.heads": (
-        "FirstTokenClassifier HeadTransform LastTokenClassifier LastTokenHead MaskedLMHead PooledClassifier "
-        "SpanBoundaryHead TiedLMHead TokenHead TokenTableHead TransformedHead TransformedTableHead"
+        "FirstTokenClassifier LastTokenHead MaskedLMHead PooledClassifier SpanBoundaryHead TiedLMHead TokenHead "
+        "TokenTableHead"
     ),
-    "layers.relative_attention": "BucketedBias",
-    "layers.segment_attention": "SegmentAttention",
-    "layers.two_streams": "RelativeQueries TwoStreamAttention",
     "models.albert": "Albert AlbertAttentionBlock AlbertConfig AlbertFeedForwardBlock",
     "models.bert": "Bert BertBlock BertConfig",
+    "models.deberta.convolution": "NeighbourConvolution",
     "models.deberta.deberta": "Deberta DebertaBlock DebertaConfig DisentangledAttention",
     "models.deberta.deberta_v2": "BucketedAttention DebertaReplacedTokenHead DebertaV2 DebertaV2Config",
-    "models.deberta.disentangled": "DebertaEmbeddings",
+    "models.deberta.versions": "DebertaEmbeddings",
     "models.distilbert": "DistilBert DistilBertBlock DistilBertConfig",
     "models.electra": "Electra ElectraConfig ReplacedTokenHead",
     "models.elmo": "CharacterEncoder DirectionsHead Elmo ElmoConfig MixHead ProjectedLstm ScalarMix",
@@ -36,6 +31,7 @@ REGISTERED = {
         "TrigramProjection"
     ),
     "models.modernbert.decoder": "ModernBertDecoder ModernBertDecoderConfig",
+    "models.modernbert.heads": "HeadTransform LabelHead",
     "models.modernbert.modernbert": "ModernBert ModernBertBlock ModernBertConfig",
     "models.roberta": "Roberta RobertaConfig",
     "models.seq2seq_attention.recurrent_decoders": (
@@ -44,14 +40,20 @@ REGISTERED = {
     ),
     "models.seq2seq_attention.seq2seq_attention": "Seq2SeqAttention Seq2SeqAttentionConfig VocabularyHead",
     "models.t5.blocks": "EndTokenClassifier T5Attention T5Block T5LanguageModelHead T5Stack",
+    "models.t5.relative_bias": "BucketedBias",
     "models.t5.t5": "T5 T5Config",
     "models.transformer": (
         "DecoderBlock EncoderBlock PreNormDecoderBlock PreNormEncoderBlock Transformer TransformerConfig"
     ),
-    "models.transformer_xl": "PreNormTransformerXLBlock TransformerXL TransformerXLBlock TransformerXLConfig",
+    "models.transformer_xl.adaptive_softmax": "AdaptiveEmbedding AdaptiveSoftmax Clusters",
+    "models.transformer_xl.attention": "SegmentAttention",
+    "models.transformer_xl.transformer_xl": (
+        "PreNormTransformerXLBlock TransformerXL TransformerXLBlock TransformerXLConfig"
+    ),
     "models.word_vectors": "ContextHead MeanHead WordVectors WordVectorsConfig",
     "models.xlm": "SequenceSummary SummaryChoice XLM XLMConfig",
-    "models.xlnet.xlnet": "XLNet XLNetBlock XLNetConfig",
+    "models.xlnet.two_streams": "RelativeQueries TwoStreamAttention",
+    "models.xlnet.xlnet": "LastTokenClassifier XLNet XLNetBlock XLNetConfig",
     "objectives.bidirectional_lm": "BidirectionalLM",
     "objectives.causal_lm": "CausalLM",
     "objectives.discriminator": "Discriminator",
@@ -61,6 +63,7 @@ REGISTERED = {
     "objectives.permutation_lm": "PermutationLM",
     "objectives.replaced_token": "ReplacedTokenDetection",
     "objectives.seq2seq_lm": "Seq2SeqLM",
+    "objectives.shared_embeddings": "DisentangledEmbedding",
     "objectives.skip_gram": "SkipGram",
     "objectives.span_boundary": "SpanBoundary",
     "tasks.answer_network": "AnswerNetwork",

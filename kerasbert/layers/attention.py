@@ -70,17 +70,11 @@ def attention_scores(query, key, mask=None, bias=None, scale=None):
     return scores
 
 
-class MultiHeadAttention(Composite):
-    """Multi-head attention: dense layers for query, key and value, attention, and a dense output layer.
+class ProjectedAttention(Composite):
+    """Attention between linear projections of hidden states. Subclasses create the layers.
 
-    Args:
-        hidden_dim: width m of the input and the output.
-        num_heads: number of attention heads h. Must divide `hidden_dim`.
-        dropout: dropout rate of the attention probabilities.
-        kernel_initializer: initializer of the four kernels.
-        use_bias: whether the four dense layers have a bias.
-        output_initializer: initializer of the kernel of the output layer. Default: `kernel_initializer`.
-        scale: factor of the scores. Default: head size ** -0.5.
+    These are the attributes `query`, `key`, `value` and `project`, dense layers, `dropout`, `num_heads`, and `scale`,
+    the factor of the scores, which is head size ** -0.5 if it is None.
 
     Call:
         x: float (b, q, m), the hidden states from which queries are computed.
@@ -95,33 +89,6 @@ class MultiHeadAttention(Composite):
 
     Returns: float (b, q, m), and `Extras` with the attention probabilities (b, h, q, k) and the cache, if requested.
     """
-
-    def __init__(
-        self,
-        hidden_dim,
-        num_heads,
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        use_bias=True,
-        output_initializer=None,
-        scale=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        if hidden_dim % num_heads:
-            lower = hidden_dim - hidden_dim % num_heads
-            raise ValueError(
-                f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={hidden_dim}, "
-                f"num_heads={num_heads}. Use {lower or num_heads} or {lower + num_heads}."
-            )
-        self.num_heads, self.scale = num_heads, scale
-        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
-        self.query = Dense(hidden_dim, name="query", **dense)
-        self.key = Dense(hidden_dim, name="key", **dense)
-        self.value = Dense(hidden_dim, name="value", **dense)
-        dense["kernel_initializer"] = output_initializer or kernel_initializer
-        self.project = Dense(hidden_dim, name="project", **dense)
-        self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
     def call(
         self,
@@ -153,6 +120,47 @@ class MultiHeadAttention(Composite):
         If several calls attend to the same context, its keys and values can be computed once.
         """
         return split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
+
+
+class MultiHeadAttention(ProjectedAttention):
+    """Multi-head attention: dense layers for query, key and value, attention, and a dense output layer.
+
+    Args:
+        hidden_dim: width m of the input and the output.
+        num_heads: number of attention heads h. Must divide `hidden_dim`.
+        dropout: dropout rate of the attention probabilities.
+        kernel_initializer: initializer of the four kernels.
+        use_bias: whether the four dense layers have a bias.
+        output_initializer: initializer of the kernel of the output layer. Default: `kernel_initializer`.
+        scale: factor of the scores. Default: head size ** -0.5.
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        num_heads,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        use_bias=True,
+        output_initializer=None,
+        scale=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if hidden_dim % num_heads:
+            lower = hidden_dim - hidden_dim % num_heads
+            raise ValueError(
+                f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={hidden_dim}, "
+                f"num_heads={num_heads}. Use {lower or num_heads} or {lower + num_heads}."
+            )
+        self.num_heads, self.scale = num_heads, scale
+        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        self.query = Dense(hidden_dim, name="query", **dense)
+        self.key = Dense(hidden_dim, name="key", **dense)
+        self.value = Dense(hidden_dim, name="value", **dense)
+        dense["kernel_initializer"] = output_initializer or kernel_initializer
+        self.project = Dense(hidden_dim, name="project", **dense)
+        self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
 
 def split_heads(x, num_heads):

@@ -1,8 +1,7 @@
-"""Functions that gather, pool and scatter the hidden states of a sequence, and gradient-disentangled embeddings."""
+"""Functions that gather, pool and scatter the hidden states of a sequence."""
 
 from keras import ops
 
-from .composite import Layer
 from .masks import real_tokens
 
 
@@ -94,14 +93,6 @@ def needed_tokens(x, inputs, positions):
     return x[:, count:], first
 
 
-def first_real_tokens(x, inputs):
-    """Returns the first vector of each sequence that is not padding, in the shapes of `first_tokens`."""
-    real = real_tokens(inputs)
-    if real is None or inputs.get("sequence_ids") is not None:
-        return first_tokens(x, inputs)
-    return gather_positions(x, ops.argmax(real, axis=1)[:, None])[:, 0]
-
-
 def mean_tokens(x, inputs):
     """Returns the mean of the vectors of each sequence without padding, in the shapes of `first_tokens`.
 
@@ -142,34 +133,3 @@ def last_tokens(x, inputs):
     here = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
     lengths = ops.sum(ops.cast(here[:, :, None] == sequences[:, None, :], "int32"), axis=-1)
     return gather_positions(x, first + lengths - 1)
-
-
-class DisentangledEmbedding(Layer):
-    """Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3).
-
-    The embeddings are stop_gradient(base) + difference. This layer trains only the difference, which starts at zero.
-    The base is trained by the model to which it belongs.
-
-    Args:
-        base: the embedding layer whose table is shared.
-
-    Call:
-        ids: int32, any shape.
-
-    Returns: float, the shape of `ids` with an axis of size m appended.
-    """
-
-    def __init__(self, base, **kwargs):
-        super().__init__(**kwargs)
-        self.base = base
-
-    def build(self, ids_shape=None):
-        self.difference = self.add_weight(name="difference", shape=self.base.embeddings.shape, initializer="zeros")
-
-    @property
-    def embeddings(self):
-        return ops.stop_gradient(float_table(self.base)) + self.difference
-
-    def call(self, ids):
-        base = ops.stop_gradient(ops.take(float_table(self.base), ids, axis=0))
-        return ops.cast(base + ops.take(self.difference, ids, axis=0), self.compute_dtype)

@@ -196,12 +196,6 @@ class FirstTokenClassifier(Composite):
         return self.project(self.dropout(x))
 
 
-class LastTokenClassifier(FirstTokenClassifier):
-    """A `FirstTokenClassifier` that reads the last token (`last_output`) instead, as XLNet does."""
-
-    reads = "last_output"
-
-
 class TokenHead(Composite):
     """Dropout and one dense layer on every token.
 
@@ -288,94 +282,3 @@ class LastTokenHead(Composite):
                 "`first_positions`. Add `first_positions` (b, n)."
             )
         return self.dense(self.dropout(outputs["last_output"]))
-
-
-class HeadTransform(Composite):
-    """The first layers of ModernBERT's heads: a dense layer, an activation and a layer norm.
-
-    Args:
-        hidden_dim: width m of the input and the output.
-        activation: name of the activation function.
-        epsilon: epsilon of the layer norm.
-        kernel_initializer: initializer of the dense layer.
-        use_bias: whether the dense layer has a bias.
-        norm_bias: whether the layer norm has a bias.
-
-    Call:
-        x: float (..., m).
-
-    Returns: float (..., m).
-    """
-
-    def __init__(self, hidden_dim, activation, epsilon, kernel_initializer, use_bias=True, norm_bias=True, **kwargs):
-        super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        self.dense = Dense(hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
-        self.activation = activation_function(activation)
-        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, center=norm_bias, name="norm", **common)
-
-    def call(self, x):
-        return self.norm(self.activation(self.dense(x)))
-
-
-class TransformedTableHead(Layer):
-    """Logits over the vocabulary: a `HeadTransform`, the product with the token embeddings, and optionally a bias.
-
-    Args:
-        transform: a `HeadTransform`.
-        use_bias: whether to add a bias to the logits.
-
-    Call:
-        x: float (b, p, m), hidden states.
-        table: float (v, m), the token embeddings.
-
-    Returns: logits, float (b, p, v).
-    """
-
-    def __init__(self, transform, use_bias=True, **kwargs):
-        super().__init__(**kwargs)
-        self.transform = transform
-        self.use_bias = use_bias
-
-    def build(self, x_shape, table_shape):
-        if self.use_bias:
-            self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
-
-    def call(self, x, table):
-        return tied_logits(self.transform(x), table, self.bias if self.use_bias else None)
-
-
-class TransformedHead(Composite):
-    """Logits of labels, computed from one of the outputs of a backbone: a transform, dropout and a dense layer.
-
-    Args:
-        transform: a `HeadTransform`.
-        num_labels: number of logits.
-        reads: key of the output to read, such as "sequence_output" (b, s, m) or "first_output" (b, m).
-        dropout: dropout rate before the dense layer.
-        kernel_initializer: initializer of the dense layer.
-        use_bias: whether the dense layer has a bias.
-
-    Call:
-        outputs: dict of the outputs of a backbone.
-
-    Returns: logits, float, in the shape of the output that is read, with `num_labels` in place of m.
-    """
-
-    def __init__(
-        self, transform, num_labels, reads, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs
-    ):
-        super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        self.reads = reads
-        self.transform = transform
-        self.dropout = Dropout(dropout, name="dropout", **common)
-        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
-
-    def call(self, outputs):
-        if outputs.get(self.reads) is None:
-            raise ValueError(
-                f"This head reads `{self.reads}`, one vector per sequence. Received: packed rows (`sequence_ids`) "
-                "without `first_positions`. Add `first_positions` (b, n)."
-            )
-        return self.dense(self.dropout(self.transform(outputs[self.reads])))

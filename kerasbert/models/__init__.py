@@ -22,7 +22,7 @@ from .roberta import Roberta, RobertaConfig
 from .seq2seq_attention.seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .t5.t5 import T5, T5Config
 from .transformer import Transformer, TransformerConfig
-from .transformer_xl import TransformerXL, TransformerXLConfig
+from .transformer_xl.transformer_xl import TransformerXL, TransformerXLConfig
 from .word_vectors import WordVectors, WordVectorsConfig
 from .xlm import XLM, XLMConfig
 from .xlnet.xlnet import XLNet, XLNetConfig

@@ -5,14 +5,47 @@ their norms, or None for layers that the config does not use), and a constructor
 """
 
 import keras
+from keras import ops
 
 from ..backend.compilation import concrete_array
 from ..backend.keras_adapter import all_layers
 from ..core.initializers import zero_weights
 from ..core.quantization import has_integers
-from ..layers.embeddings import DisentangledEmbedding
+from ..layers.composite import Layer
+from ..layers.embeddings import float_table
 
 SHARING = ("shared", "disentangled", "none")
+
+
+class DisentangledEmbedding(Layer):
+    """Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3).
+
+    The embeddings are stop_gradient(base) + difference. This layer trains only the difference, which starts at zero.
+    The base is trained by the model to which it belongs.
+
+    Args:
+        base: the embedding layer whose table is shared.
+
+    Call:
+        ids: int32, any shape.
+
+    Returns: float, the shape of `ids` with an axis of size m appended.
+    """
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, ids_shape=None):
+        self.difference = self.add_weight(name="difference", shape=self.base.embeddings.shape, initializer="zeros")
+
+    @property
+    def embeddings(self):
+        return ops.stop_gradient(float_table(self.base)) + self.difference
+
+    def call(self, ids):
+        base = ops.stop_gradient(ops.take(float_table(self.base), ids, axis=0))
+        return ops.cast(base + ops.take(self.difference, ids, axis=0), self.compute_dtype)
 
 
 def share_embeddings(generator, discriminator, sharing, keep_tables=False):

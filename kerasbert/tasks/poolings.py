@@ -10,8 +10,9 @@ def _mean(x, real, power=1.0):
     return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1e-9) ** power
 
 
-def _position_weighted_mean(x, real):
-    count = ops.cumsum(ops.cast(real, x.dtype), axis=1) * ops.cast(real, x.dtype)
+def _position_weighted_mean(x, real, places=None):
+    places = ops.cumsum(ops.cast(real, x.dtype), axis=1) if places is None else ops.cast(places, x.dtype)
+    count = places * ops.cast(real, x.dtype)
     return ops.sum(x * count[:, :, None], axis=1) / ops.maximum(ops.sum(count, axis=1), 1e-9)[:, None]
 
 
@@ -33,3 +34,20 @@ POOLINGS = {
     "weightedmean": (_position_weighted_mean, "pooling_mode_weightedmean_tokens"),
     "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
 }
+
+
+def pooled(name, x, real, prompt_lengths=None):
+    """Pools the hidden states (b, s, m) of texts to vectors (b, m).
+
+    Args:
+        name: a name from `POOLINGS`.
+        x: float (b, s, m).
+        real: bool (b, s), True at tokens that are not padding.
+        prompt_lengths: int (b,); the first tokens of a row that are left out. The weights of "weightedmean" stay those
+            of the whole row.
+    """
+    if prompt_lengths is None:
+        return POOLINGS[name][0](x, real)
+    places = ops.cumsum(ops.cast(real, "int32"), axis=1)
+    real = real & (places > prompt_lengths[:, None])
+    return _position_weighted_mean(x, real, places) if name == "weightedmean" else POOLINGS[name][0](x, real)

@@ -1,5 +1,7 @@
 """Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
+import dataclasses
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..backend.chunks import in_chunks
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
 from ..checkpoints.arguments import Saved
@@ -19,19 +22,58 @@ from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
+from ..retrieval.loss import SHORT, Loss, loss_of
+from ..retrieval.similarity import unit
+from ..retrieval.wrappers import AdaptiveLayer
+from ..training.alternating import plain_optimizers
 from ..training.convert import read_texts
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
-from .sentence_objectives import (
-    OBJECTIVES,
-    cosine_losses,
-    objective_options,
-    pair_features,
-    ranking_losses,
-    triplet_losses,
-    unit,
-)
 from .task import Task, as_rows, check_texts_together, zipped_columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """Texts that are put before others.
+
+    Args:
+        texts: {name: text}, such as {"query": "query: ", "document": "passage: "}.
+        default: the name of the prompt that `TextEmbedder.embed` uses by default. Default: none.
+    """
+
+    texts: dict[str, str] = dataclasses.field(default_factory=dict)
+    default: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.default is not None and self.default not in self.texts:
+            raise ValueError(f"`default` must be one of the prompts, {self.texts}. Received: {self.default!r}.")
+
+    def text(self, name: str | None = None) -> str:
+        """Returns the text of a prompt, by default of the default one, or "" if there is none."""
+        name = self.default if name is None else name
+        if name is not None and name not in self.texts:
+            raise ValueError(f"`prompt` must be one of {sorted(self.texts)}. Received: {name!r}.")
+        return self.texts.get(name, "")
+
+
+def prompts_of(prompts: Any) -> Prompts:
+    """Returns a `Prompts`, from one, or from {name: text}, or from the dict of its fields; None gives none."""
+    if isinstance(prompts, Prompts):
+        return prompts
+    prompts = dict(prompts or {})
+    return Prompts(**prompts) if isinstance(prompts.get("texts"), dict) else Prompts(prompts)
+
+
+def text_keys(token_ids: Any) -> Any:
+    """Two numbers for each text, which are equal for equal texts: int32 (b, c, 2), or (b, 1, 2) for token ids (b, s).
+
+    Equal numbers for different texts have a probability of 2^-64.
+    """
+    ids = ops.cast(token_ids, "int32")
+    ids = ids[:, None] if len(ids.shape) == 2 else ids
+    factors = np.random.default_rng(0).integers(-(2**31), 2**31, (2, ids.shape[-1]), dtype=np.int64)
+    factors = ops.convert_to_tensor((factors | 1).astype("int32"))
+    return ops.cast(ops.sum((ids[:, :, None] + 1) * factors, axis=-1), "int32")
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -49,22 +91,13 @@ class TextEmbedder(Task):
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
         lowercase: whether texts are converted to lower case before tokenization.
-        prompts: {name: text to put before each text}, such as {"query": "query: "}.
-        default_prompt: the name of the prompt that `embed` uses by default.
-        objective: the training objective of `fit`, whose examples are tuples of texts. Either a name, or a dict of
-            `name` and options, such as {"name": "triplet", "margin": 0.5}:
-
-            - "cosine": pairs with a score from -1 to 1, which is the target of their cosine similarity. For STS-B,
-              divide the scores by 5.
-            - "classes": pairs with a label, which a layer on [u; v; |u - v|] predicts. The layer is only used in
-              training. The option `labels` is a list of the label names, or their number (default: 3).
-            - "triplet": (anchor, positive, negative). The negative should be further from the anchor than the positive,
-              by at least the option `margin` (default: 1, as in the paper).
-            - "ranking": (anchor, positive), optionally with negatives. The model identifies the positive among all
-              texts of the batch. The option `scale` is the factor of the cosine similarities in the softmax (default:
-              20).
-
-            Default: no objective. `compile` then requires a loss on the vectors.
+        prompts: {name: text to put before each text}, such as {"query": "query: "}; or a `Prompts`, which also says
+            which of them `embed` uses by default.
+        objective: the training objective of `fit`, whose examples are tuples of texts: a loss of
+            `kerasbert.retrieval`, such as CoSENT(scale=20), or its name, or a dict of its name and options. Short names
+            are "ranking" (MultipleNegatives), "cosine" (CosineSimilarity), "triplet" and "classes" (PairClasses). Its
+            docstring says how many texts an example has, and what `y` is. Default: no objective. `compile` then
+            requires a loss on the vectors.
         truncate_dim: if given, vectors consist of their first `truncate_dim` components (Kusupati et al. 2022, arXiv
             2205.13147), which are not normalised again, as in sentence-transformers.
         tokenizer: a `Tokenizer`, which is required for text inputs.
@@ -73,20 +106,22 @@ class TextEmbedder(Task):
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
 
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim`, the dimension is the hidden
-        size times the number of poolings.
+        size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each layer, (b, c,
+        layers + 1, embedding_dim).
     """
 
-    SAVES = ("normalize", "max_length", "lowercase", "prompts", "default_prompt", "truncate_dim")
+    SAVES = ("normalize", "max_length", "lowercase", "truncate_dim")
     SAVED_AS = {
         "pooling": Saved(str | list[str]),
         "truncate_dim": Saved(int | None, 1),
-        "objective": Saved(str | dict[str, str | float | list[str | int | float | bool]] | None, highest=10_000),
+        "prompts": Saved(dict[str, str | dict[str, str] | None] | None),
+        "objective": Saved(str | dict | None, highest=10_000),
     }
 
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
     TRAINING_ONLY = ("pair_classifier",)
-    needs_targets = False  # triplets and rankings have no targets besides the order of the texts
+    needs_targets = False  # many objectives have no targets besides the order of the texts
 
     def __init__(
         self,
@@ -95,9 +130,8 @@ class TextEmbedder(Task):
         normalize: bool = False,
         max_length: int | None = None,
         lowercase: bool = False,
-        prompts: dict[str, str] | None = None,
-        default_prompt: str | None = None,
-        objective: str | dict[str, Any] | None = None,
+        prompts: Prompts | dict[str, str] | None = None,
+        objective: Loss | str | dict[str, Any] | None = None,
         truncate_dim: int | None = None,
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
@@ -106,8 +140,6 @@ class TextEmbedder(Task):
         names = [pooling] if isinstance(pooling, str) else list(pooling)
         if not names or not set(names) <= set(POOLINGS):
             raise ValueError(f"`pooling` must be one or several of {', '.join(POOLINGS)}. Received: {pooling!r}.")
-        if default_prompt is not None and default_prompt not in (prompts or {}):
-            raise ValueError(f"`default_prompt` must be one of the prompts, {prompts}. Received: {default_prompt!r}.")
         if truncate_dim is not None and truncate_dim < 1:
             raise ValueError(f"`truncate_dim` must be at least 1. Received: {truncate_dim}.")
         self.truncate_dim = truncate_dim
@@ -116,17 +148,23 @@ class TextEmbedder(Task):
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
         self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
         self.lowercase = lowercase
-        self.prompts = dict(prompts or {})
-        self.default_prompt = default_prompt
-        self.objective_options = {"name": None} if objective is None else objective_options(objective)
-        self.objective = self.objective_options["name"]
+        self.prompts = prompts_of(prompts)
+        self.objective = None if objective is None else loss_of(objective)
+        if self.reads_layers and "hidden_states" not in inspect.signature(backbone.call).parameters:
+            raise ValueError(
+                f"AdaptiveLayer needs a backbone that returns its hidden states. Received: {type(backbone).__name__}."
+            )
         self._program = None
-        self.pair_classifier = None
-        if self.objective == "classes":
-            options = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
-            count = len(self.objective_options["labels"])
-            self.pair_classifier = keras.layers.Dense(count, name="pair_classifier", **options)
+        self.pair_classifier = self.choices = None
+        if self.objective is not None:
+            self.pair_classifier = self.objective.make_layer(backbone.config.kernel_initializer())
+            self.choices = keras.random.SeedGenerator(seed=0, name="choices") if self.objective.is_random else None
         self.build_now()
+
+    @property
+    def reads_layers(self) -> bool:
+        """Whether the objective needs the vectors of all layers."""
+        return isinstance(self.objective, AdaptiveLayer)
 
     @property
     def embedding_dim(self) -> int:
@@ -135,23 +173,41 @@ class TextEmbedder(Task):
 
     def example_inputs(self):
         inputs = super().example_inputs()
-        return {k: np.stack([v, v], axis=1) for k, v in inputs.items()} if self.objective == "classes" else inputs
+        return inputs if self.pair_classifier is None else {k: np.stack([v, v], axis=1) for k, v in inputs.items()}
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):
         if inputs.get("sequence_ids") is not None:
             raise ValueError(
                 "A TextEmbedder computes one vector per row, so every row must hold a single text. Received: packed "
                 "rows (`sequence_ids`)."
             )
-        if len(inputs["token_ids"].shape) == 3:
-            vectors = self.call(as_rows(inputs))
-            vectors = ops.reshape(vectors, (-1, ops.shape(inputs["token_ids"])[1], vectors.shape[-1]))
-            if self.pair_classifier is not None and not self.pair_classifier.built:
-                self.pair_classifier(pair_features(vectors))
+        several = len(inputs["token_ids"].shape) == 3
+        rows, texts = (as_rows(inputs), ops.shape(inputs["token_ids"])[1]) if several else (inputs, 1)
+        if training and self.objective is not None:
+            chunk = self.objective.chunk and self.objective.chunk * texts
+            vectors = in_chunks(self._training_vectors, rows, chunk, self.backbone)
+        else:
+            vectors = self._pooled_output(self.backbone(rows), rows)
+        if not several:
             return vectors
-        x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
+        vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
+        if self.pair_classifier is not None and not self.pair_classifier.built:
+            self.pair_classifier(self.objective.features([vectors[:, 0], vectors[:, 1]]))
+        return vectors
+
+    def _training_vectors(self, rows):
+        """The vectors of texts, float32 (b, m), or for an objective on all layers, (b, l, m)."""
+        if not self.reads_layers:
+            return self._pooled_output(self.backbone(rows, training=True), rows)
+        outputs = self.backbone(rows, hidden_states=True, training=True)
+        states = [*outputs["hidden_states"][:-1], outputs["sequence_output"]]
+        return ops.stack([self._pooled_output({"sequence_output": state}, rows) for state in states], axis=1)
+
+    def _pooled_output(self, outputs, rows):
+        """Pools the outputs of the backbone, (b, s, m), to vectors of the texts, float32 (b, m)."""
+        x = ops.cast(outputs["sequence_output"], "float32")
         self._width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
-        real = real_tokens(inputs)
+        real = real_tokens(rows)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
         if self.normalize:
@@ -169,8 +225,9 @@ class TextEmbedder(Task):
     def default_loss(self):
         if self.objective is None:
             raise ValueError(
-                f"Training a TextEmbedder needs an objective: {', '.join(OBJECTIVES)}. Received: None. Use "
-                'TextEmbedder.from_preset(path, objective="ranking"), or compile(optimizer, loss=...).'
+                f"Training a TextEmbedder needs an objective: {', '.join(SHORT)}, or a loss of kerasbert.retrieval. "
+                'Received: None. Use TextEmbedder.from_preset(path, objective="ranking"), or compile(optimizer, '
+                "loss=...)."
             )
         return None
 
@@ -180,19 +237,15 @@ class TextEmbedder(Task):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if self.objective is None:
             return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
-        weights = ops.ones(ops.shape(y_pred)[:1]) if sample_weight is None else ops.cast(sample_weight, "float32")
-        if self.objective == "cosine":
-            losses = cosine_losses(y_pred, y)
-        elif self.objective == "classes":
-            logits = self.pair_classifier(pair_features(y_pred))
-            losses = keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)
-        elif self.objective == "triplet":
-            losses = triplet_losses(y_pred, self.objective_options["margin"])
-        else:
-            token_ids = ops.convert_to_tensor(x["token_ids"])
-            losses = ranking_losses(y_pred, token_ids, weights, self.objective_options["scale"])
-        total = ops.sum(weights)
-        return ops.sum(losses * weights) / ops.where(total > 0, total, 1.0) / num_replicas()
+        single = len(x["token_ids"].shape) == 2
+        if self.reads_layers and len(y_pred.shape) == (2 if single else 3):  # evaluation: of the last layer only
+            y_pred = ops.expand_dims(y_pred, -2)
+        columns = [y_pred] if single else [y_pred[:, i] for i in range(y_pred.shape[1])]
+        step = {"texts": text_keys(x["token_ids"]), "layer": self.pair_classifier}
+        if training:
+            step["number"] = plain_optimizers(self.optimizer)[0].iterations
+            step["seed"] = self.choices
+        return self.objective(columns, y, sample_weight, **step) / num_replicas()
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if self.objective is not None:
@@ -224,36 +277,18 @@ class TextEmbedder(Task):
                 f"All examples must have the same number of texts. Received: {many} texts in example 0, "
                 f"but {len(parts[wrong])} in example {wrong}."
             )
-        least, most, _ = OBJECTIVES.get(self.objective, (1, None, {}))
-        if shuffle and not least <= many <= (most or many):
-            wanted = str(least) if least == most else f"{least} or more"
-            raise ValueError(f"The objective {self.objective!r} needs {wanted} texts per example. Received: {many}.")
+        if self.objective is not None and (y is not None or shuffle):
+            self.objective.check_texts(parts, batch_size)
+            y = self.objective.read_labels(y, len(texts), many)
+            y = np.zeros(len(texts), "float32") if y is None else y
         encoded = self.encode([text for part in parts for text in part])
         if many > 1:
             encoded = {key: array.reshape(len(texts), many, *array.shape[1:]) for key, array in encoded.items()}
-        if self.objective is not None and (y is not None or shuffle):
-            y = self._targets(y, len(texts))
         return self.bucketed_batches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle)
 
-    def _targets(self, y, rows):
-        if self.objective in ("triplet", "ranking"):
-            if y is not None:
-                raise ValueError(
-                    f"The objective {self.objective!r} has no targets besides the texts. Received: y. Leave it out."
-                )
-            return np.zeros(rows, "float32")
-        if y is None:
-            raise ValueError(f"The objective {self.objective!r} needs targets. Received: y=None.")
-        if self.objective == "classes":
-            return indices_of(self.objective_options["labels"], y)
-        scores = np.asarray(y, "float32").reshape(-1)
-        wrong = scores[~(np.abs(scores) <= 1)]
-        if len(wrong):
-            raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the maximum.")
-        return scores
-
     def array_targets(self, y):
-        return indices_of(self.objective_options["labels"], y) if self.objective == "classes" else y
+        is_named = self.objective is not None and self.objective.targets == "classes"
+        return indices_of(self.objective.labels, y) if is_named else y
 
     def embed(self, texts: str | Sequence[str], batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
         """Computes the vectors of texts. The order of the texts is kept.
@@ -264,20 +299,18 @@ class TextEmbedder(Task):
             texts: a str, or a list of str.
             batch_size: number of texts per batch, for texts of 64 tokens. Batches of shorter texts are larger, and
                 those of longer texts are smaller.
-            prompt: the name of one of the prompts. Default: `default_prompt`.
+            prompt: the name of one of the prompts. Default: the default of `prompts`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
         """
         texts = read_texts(texts, "embed")
         if isinstance(texts, str):
             return self.embed([texts], batch_size, prompt)[0]
-        prompt = self.default_prompt if prompt is None else prompt
-        if prompt is not None and prompt not in self.prompts:
-            raise ValueError(f"`prompt` must be one of {sorted(self.prompts)}. Received: {prompt!r}.")
+        before = self.prompts.text(prompt)
         wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
         if wrong is not None:
             raise ValueError(f"Each text must be a str. Received: {texts[wrong]!r:.60}, as text {wrong}.")
-        texts = [self.prompts.get(prompt, "") + text for text in texts]
+        texts = [before + text for text in texts]
         vectors = np.zeros((len(texts), self.embedding_dim), "float32")
         if not texts:
             return vectors
@@ -286,17 +319,17 @@ class TextEmbedder(Task):
         left = "padding_mask" in encoded
         exact = self.engine is not None or not compiles_shapes()
         parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=exact)
-        before = None  # the previous batch; its vectors are fetched while the device computes the next one
+        previous = None  # its vectors are fetched while the device computes the next ones
         for examples, rows, width in parts:
             batch = {}
             for key, array in encoded.items():
                 array = array[examples] if array.ndim == 1 else resized(array[examples], width, left)
                 batch[key] = np.pad(array, [(0, rows - len(examples)), *[(0, 0)] * (array.ndim - 1)])
             computed = examples, self._vectors_of(batch)
-            if before is not None:
-                self._keep(vectors, *before)
-            before = computed
-        self._keep(vectors, *before)
+            if previous is not None:
+                self._keep(vectors, *previous)
+            previous = computed
+        self._keep(vectors, *previous)
         return vectors
 
     def _vectors_of(self, batch):
@@ -315,8 +348,9 @@ class TextEmbedder(Task):
     # === Folders ===
 
     def arguments(self):
-        objective = None if self.objective is None else self.objective_options
-        return {"pooling": self.poolings, **super().arguments(), "objective": objective}
+        objective = None if self.objective is None else self.objective.config()
+        prompts = dataclasses.asdict(self.prompts)
+        return {"pooling": self.poolings, **super().arguments(), "prompts": prompts, "objective": objective}
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):
@@ -337,8 +371,10 @@ class TextEmbedder(Task):
             "normalize": len(kinds) == 3,
             "max_length": settings.get("max_seq_length"),
             "lowercase": settings.get("do_lower_case") or False,
-            "prompts": {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
-            "default_prompt": prompts.get("default_prompt_name"),
+            "prompts": Prompts(
+                {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
+                prompts.get("default_prompt_name"),
+            ),
             "truncate_dim": prompts.get("truncate_dim"),
         }
         return encoder, {**stored, **constructor_arguments}
@@ -348,7 +384,7 @@ class TextEmbedder(Task):
         pooling = {"word_embedding_dimension": self._width}
         pooling |= {flag: name in self.poolings for name, (_, flag) in POOLINGS.items()}
         lengths = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
-        prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt}
+        prompts = {"prompts": self.prompts.texts, "default_prompt_name": self.prompts.default}
         truncation = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
         write_embedder(folder, self.normalize, pooling, lengths, {**prompts, **truncation})
 

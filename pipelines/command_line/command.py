@@ -17,6 +17,7 @@ from .options import (
     as_arguments,
     check_counts,
     description,
+    option_values,
     options_class,
     positional,
     repeated_option,
@@ -89,10 +90,10 @@ class Command:
             values = self.parse(arguments, program)
             keep_programs()
             with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
-                self.function(**values)
+                self.function(**as_arguments(self.function, values))
 
     def parse(self, arguments: list[str], program: str) -> dict:
-        """Parses the command line. Returns the arguments of the function by name."""
+        """Parses the command line. Returns {option: value}."""
         import tyro
 
         arguments = self._named(arguments)
@@ -102,7 +103,7 @@ class Command:
         arguments = with_settings_file(self.function, arguments)
         wanted = {"--help", "-h"} & {*arguments}
         text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
-        values = as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+        values = option_values(tyro.cli(self.options(), prog=program, description=text, args=arguments))
         check_counts(values)
         return values
 

@@ -27,14 +27,62 @@ COUNTS = {
 GENERAL = ("help", CONFIG, "tyro-print-completion", "tyro-write-completion")
 
 
+class Options:
+    """Base class of records of options: dataclasses whose fields are options of a command, without a prefix.
+
+    A function takes records as arguments, whose names are headings in --help. Other dataclasses, such as `Columns`,
+    become options with a prefix: --columns.text.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a command: an argument of its function, or a field of one of its records.
+
+    Args:
+        name: name of the argument or field.
+        kind: its type.
+        help: its description.
+        default: its default, or `dataclasses.MISSING`.
+        record: the argument whose field it is, or None.
+    """
+
+    name: str
+    kind: typing.Any
+    help: str
+    default: typing.Any
+    record: str | None = None
+
+
+@functools.cache
+def options_of(function: Callable) -> tuple[Option, ...]:
+    """The options of a function, in order."""
+    found, hints, helps = [], typing.get_type_hints(function), _helps(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = hints.get(name, str)
+        if inspect.isclass(kind) and issubclass(kind, Options):
+            kinds, described = typing.get_type_hints(kind), _helps(kind)
+            values = None if parameter.default is parameter.empty else parameter.default
+            for field in dataclasses.fields(kind):
+                default = field.default if values is None else getattr(values, field.name)
+                found.append(Option(field.name, kinds[field.name], described.get(field.name, ""), default, name))
+        else:
+            default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
+            found.append(Option(name, kind, helps.get(name, ""), default))
+    names = [option.name for option in found]
+    assert len({*names, CONFIG}) == len(names) + 1, f"options of {function.__name__} with the same name: {names}"
+    return tuple(found)
+
+
 def option_types(function: Callable) -> dict[str, typing.Any]:
     """Returns {option: type} for a function, in order. A dataclass `columns` becomes the options `columns.text`, ..."""
     found = {}
-    for name, kind in _hints(function).items():
-        if dataclasses.is_dataclass(kind):
-            found |= {f"{name}.{inner}": inner_kind for inner, inner_kind in typing.get_type_hints(kind).items()}
+    for option in options_of(function):
+        if dataclasses.is_dataclass(option.kind):
+            kinds = typing.get_type_hints(option.kind)
+            found |= {f"{option.name}.{inner}": kind for inner, kind in kinds.items()}
         else:
-            found[name] = kind
+            found[option.name] = option.kind
     return found
 
 
@@ -103,48 +151,61 @@ def repeated_option(arguments: list[str]) -> str | None:
 
 
 def options_class(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> type:
-    """Creates a dataclass with a field per argument of the function. The arguments of a group form an inner dataclass.
+    """Creates a dataclass with a field per option of the function. The options of a group form an inner dataclass.
 
     Args:
-        function: the function. Its docstring describes the arguments.
-        groups: {title: names of arguments}.
+        function: the function. Its docstring describes its arguments, and that of a record describes its fields.
+        groups: {title: names of arguments}, besides the records, which are groups, too.
     """
     import tyro
 
-    hints, helps, defaults = _hints(function), _helps(function), _defaults(function)
-    assert CONFIG not in hints, f"{function.__name__} must not have an argument `{CONFIG}`"
-    grouped = [name for names in groups.values() for name in names]
-    assert len({*grouped}) == len(grouped) and {*grouped} <= {*hints}, f"groups of {function.__name__}: {groups}"
+    options = {option.name: option for option in options_of(function)}
+    titles = {name: title for title, names in groups.items() for name in names}
+    assert len(titles) == sum(map(len, groups.values())) and {*titles} <= {*options}, f"groups of {function.__name__}"
+    titles |= {option.name: option.record for option in options.values() if option.record}
 
-    def field(name: str) -> tuple:
-        kind = hints[name]
-        if dataclasses.is_dataclass(kind):
-            shown = tyro.conf.arg(help=helps.get(name, ""))
+    def field(option: Option) -> tuple:
+        if dataclasses.is_dataclass(option.kind):
+            shown = tyro.conf.arg(help=option.help)
         else:
-            hint = _default_hint(helps.get(name, ""), defaults[name]) if name in defaults else None
-            shown = tyro.conf.arg(help=helps.get(name, ""), metavar=_metavar(kind), help_behavior_hint=hint)
-        of_field = dataclasses.field(default=defaults[name]) if name in defaults else dataclasses.field()
-        return name, typing.Annotated[kind, shown], of_field
+            shown = tyro.conf.arg(
+                help=option.help, metavar=_metavar(option.kind), help_behavior_hint=_default_hint(option)
+            )
+        return option.name, typing.Annotated[option.kind, shown], dataclasses.field(default=option.default)
 
     fields = []
-    for number, (title, names) in enumerate(groups.items()):
-        inner = dataclasses.make_dataclass(title, map(field, names), kw_only=True)
-        named = tyro.conf.arg(name=title, help="")
+    for number, title in enumerate(dict.fromkeys([*groups, *titles.values()])):
+        members = [options[name] for name in groups.get(title, ())]
+        members += [option for option in options.values() if option.record == title]
+        inner = dataclasses.make_dataclass(title, map(field, members), kw_only=True)
+        named = tyro.conf.arg(name=title.replace("_", " "), help="")
         fields.append((f"group_{number}", typing.Annotated[inner, named, tyro.conf.OmitArgPrefixes]))
-    fields += [field(name) for name in hints if name not in grouped]
+    fields += [field(option) for option in options.values() if option.name not in titles]
     shown = tyro.conf.arg(help=CONFIG_HELP, metavar="PATH", help_behavior_hint="(optional)")
     fields.append((CONFIG, typing.Annotated[Path | None, shown], dataclasses.field(default=None)))
     return dataclasses.make_dataclass(function.__name__, fields, kw_only=True)
 
 
-def as_arguments(options: typing.Any) -> dict[str, typing.Any]:
-    """Converts an instance of an `options_class` to the arguments of its function, by name."""
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+def option_values(parsed: typing.Any) -> dict[str, typing.Any]:
+    """Returns {option: value} of an instance of an `options_class`."""
+    values = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)}
     del values[CONFIG]
     for name in [name for name in values if re.fullmatch(r"group_\d+", name)]:
         inner = values.pop(name)
         values |= {field.name: getattr(inner, field.name) for field in dataclasses.fields(inner)}
     return values
+
+
+def as_arguments(function: Callable, values: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
+    """Converts {option: value} to the arguments of a function, of which some are records."""
+    arguments, fields = {}, {}
+    for option in options_of(function):
+        if option.record is None:
+            arguments[option.name] = values[option.name]
+        else:
+            fields.setdefault(option.record, {})[option.name] = values[option.name]
+    hints = typing.get_type_hints(function)
+    return arguments | {name: hints[name](**inner) for name, inner in fields.items()}
 
 
 def description(function: Callable, words: str, details: str = "") -> str:
@@ -173,28 +234,18 @@ def _before_arguments(function: Callable) -> str:
     return re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0]
 
 
-@functools.cache
-def _hints(function: Callable) -> dict[str, typing.Any]:
-    hints = typing.get_type_hints(function)
-    return {name: hints.get(name, str) for name in inspect.signature(function).parameters}
-
-
-def _defaults(function: Callable) -> dict[str, typing.Any]:
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-def _helps(function: Callable) -> dict[str, str]:
+def _helps(described: typing.Any) -> dict[str, str]:
+    """The descriptions of the arguments in the docstring of a function or a class."""
     import docstring_parser
 
-    parsed = docstring_parser.parse(inspect.getdoc(function) or "", style=docstring_parser.DocstringStyle.GOOGLE)
+    parsed = docstring_parser.parse(inspect.getdoc(described) or "", style=docstring_parser.DocstringStyle.GOOGLE)
     return {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
 
 
-def _default_hint(text: str, default: typing.Any) -> str | None:
+def _default_hint(option: Option) -> str | None:
     """Returns the text after the help of an optional argument, or None for tyro's "(default: ...)"."""
-    if default is None or default in ((), ""):
-        return "" if "Default:" in text else "(optional)"
+    if option.default is None or option.default in ((), ""):
+        return "" if "Default:" in option.help else "(optional)"
     return None
 
 

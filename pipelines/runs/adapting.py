@@ -15,6 +15,10 @@ class Lora:
     targets: tuple[str, ...] = ("query", "value")  # names of dense layers: query, key, value, project, inner, outer
     merge: bool = True  # save the model with its products merged in, and the adapter in `adapter`; else the adapter
 
+    def __post_init__(self):
+        if self.rank is not None and self.rank < 1:
+            raise ValueError(f"`lora.rank` must be at least 1. Received: {self.rank}.")
+
     def check_folder(self, folder: Path) -> None:
         """Raises a ValueError if an adapter without its model would lie beside another model."""
         if self.rank is not None and not self.merge and (folder / "config.json").exists():

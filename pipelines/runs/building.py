@@ -14,10 +14,10 @@ from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import AlternatingOptimizers, LossScale
 
-from ..recipes.phases import Phases
 from ..recipes import tree
 from ..recipes.data import Data, Phase, named
 from ..recipes.models import Size
+from ..recipes.phases import Phases
 from ..recipes.recipe import Evaluation, Recipe
 
 
@@ -96,7 +96,9 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path | MaskedLM = 
         corpus.check_tokenizer(_tokenizer_of(init_from))
     if objective.distils:
         is_open = isinstance(teacher, MaskedLM)
-        options["teacher"] = teacher if is_open else MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
+        options["teacher"] = (
+            teacher if is_open else MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
+        )
         if not is_open and options["teacher"].tokenizer is not None:
             corpus.check_tokenizer(options["teacher"].tokenizer)
     new = functools.partial(_new_model, recipe, tokenizer, init_from)

@@ -1,12 +1,14 @@
 """Scores the answers of a model for each kind of task."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from kerasbert import metrics
 
 from ..reading.examples import Examples
+from ..reading.minimal_pairs import MinimalPair
 
 
 def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -99,6 +101,28 @@ def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tu
     answers = model.generate(examples.x, batch_size=batch_size, **options)
     scores = {"bleu": metrics.bleu(examples.y, answers), **metrics.rouge(examples.y, answers)}
     return scores, answers
+
+
+def pair_scores(model, pairs: Sequence[MinimalPair], batch_size: int) -> dict:
+    """Evaluates a MaskedLM or a CausalLM on minimal pairs: how often it prefers the acceptable sentence.
+
+    Returns: the mean accuracy of the paradigms and the number of pairs. Where the pairs have names, also the accuracy
+        of each of the "paradigms", and the mean of those of each of the "phenomena".
+    """
+    good, bad = (
+        np.array([answer["score"] for answer in model.score(texts, batch_size=batch_size)])
+        for texts in ([pair.good for pair in pairs], [pair.bad for pair in pairs])
+    )
+    names = np.array([pair.paradigm for pair in pairs])
+    found = {str(name): metrics.minimal_pairs(good[names == name], bad[names == name]) for name in dict.fromkeys(names)}
+    scores = {"accuracy": float(np.mean(list(found.values()))), "pairs": len(pairs)}
+    groups = {pair.paradigm: pair.phenomenon for pair in pairs}
+    phenomena = {
+        group: float(np.mean([found[name] for name in found if groups[name] == group]))
+        for group in dict.fromkeys(groups.values())
+    }
+    scores |= {"paradigms": found} if any(found) else {}
+    return scores | ({"phenomena": phenomena} if any(phenomena) else {})
 
 
 def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:

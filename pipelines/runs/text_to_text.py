@@ -8,8 +8,8 @@ from kerasbert import metrics
 from kerasbert.data.tasks import text_to_text
 
 from ..reading.examples import Examples
-from .scores import classification_scores, regression_scores
 from ..reading.tasks import TaskSpec
+from .scores import classification_scores, regression_scores
 
 KINDS = ("classes", "score", "questions")
 

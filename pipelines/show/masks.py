@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from kerasbert.layers.masks import AttentionMask
-from kerasbert.layers.two_streams import stream_views
+from kerasbert.models.xlnet.two_streams import stream_views
 
 from .files import new_figure
 from .html import page

@@ -1,6 +1,5 @@
 """Tokens as printed in the papers: a tokenizer whose tokens are the words of a text, and names of tokens."""
 
-import functools
 import json
 from collections.abc import Iterable
 
@@ -10,11 +9,47 @@ from tokenizers import decoders, models, pre_tokenizers
 from kerasbert.data import Tokenizer
 from kerasbert.data.tokenizers.families import FAMILIES, Family, mark_special
 
-from ..lexicon import CLASSES, OBJECTS
 from ..recipes.recipe import Recipe
 
 # For families without a tokenizer from a paper: words, padding, and an end token.
 _PLAIN = Family({"pad": "<pad>", "eos": "</s>", "unk": "<unk>"})
+# Frequent words of English novels.
+COMMON_WORDS = tuple(
+    """
+    boy boys girl girls man men woman women child children lady ladies gentleman gentlemen friend friends servant
+    servants soldier soldiers doctor doctors stranger strangers visitor visitors lawyer lawyers captain captains
+    officer officers prisoner prisoners sailor sailors farmer farmers guest guests neighbour neighbours poet poets
+    teacher teachers clerk clerks priest priests nurse nurses king kings prince princes cousin cousins brother
+    brothers sister sisters artist artists master masters house houses tree trees window windows door doors church
+    churches bridge bridges gate gates wall walls garden gardens tower towers hill hills cottage cottages carriage
+    carriages boat boats ship ships horse horses table tables lamp lamps book books letter letters picture pictures
+    ring rings sword swords box boxes bag bags key keys hat hats coat coats stick sticks stone stones chair chairs
+    flower flowers cup cups bottle bottles basket baskets candle candles paper papers river rivers castle castles
+    bird birds village villages room rooms foot feet tooth teeth mouse mice wife wives knife knives thief thieves
+    wolf wolves leaf leaves loaf loaves shelf shelves life lives policeman policemen workman workmen goose geese
+    calf calves son sons father fathers queen queens princess princesses daughter daughters husband mother uncle
+    aunt nephew niece dog dogs cat cats this these that those is are was were does do has have knows know loves love
+    likes like sees see hates hate remembers remember admires admire he him she her they them I me we us take took
+    taken taking write wrote written writing break broke broken breaking steal stole stolen stealing eat ate eaten
+    eating throw threw thrown throwing choose chose chosen choosing wear wore worn wearing tear tore torn tearing
+    drive drove driven driving draw drew drawn drawing forgive forgave forgiven forgiving find found finding bring
+    brought bringing buy bought buying discover discovered discovering mention mentioned mentioning describe
+    described describing destroy destroyed destroying carry carried carrying keep kept keeping seize seized seizing
+    obtain obtained obtaining examine examined examining produce produced producing arrived came slept smiled
+    laughed died fell disappeared vanished wept knelt trembled appeared blushed paused hesitated listened fainted
+    lingered where going hiding sleeping living what doing saying reading why crying laughing waiting smiling
+    weeping when coming leaving live go stand stay want mean think say laugh weep wait smile return come leave gone
+    been done seen said lost heard returned saw liked loved remembered noticed admired followed helped watched hated
+    thanked knew met spoke to looked at waited for walked with blamed hurt saved amused deceived enjoyed defended
+    excused consoled despised pitied comforted dressed seated flattered accused reproached sold forgot understood
+    guessed explained had wanted received old young poor little good tall strange kind clever brave new small large
+    beautiful dark black white pretty fine red happy tired here afraid asleep ready angry ill alone silent proud
+    very busy home in near behind beside yesterday again last once more the morning evening end day then night one
+    after days time year winter often always sometimes two three four five six several many any money hope anything
+    did anybody ever sea back will could must should would before without story song glass bread apple dinner
+    breakfast supper fish ball dress gown cart enemy
+""".split()
+)
 _SAME_TOKENS = {"ib-bert": "bert"}  # {model type: family with the same special tokens}
 _SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
 
@@ -34,7 +69,7 @@ def word_tokenizer(
             hundred common words.
     """
     family = FAMILIES.get(_SAME_TOKENS.get(model_type, model_type), _PLAIN)
-    further = common_words() if further is None else further
+    further = COMMON_WORDS if further is None else further
     roles = {role: token for role, token in family.roles.items() if token not in family.behind}
     special = dict.fromkeys([*roles.values(), *(token for token in family.special if token not in family.behind)])
     split = pre_tokenizers.BertPreTokenizer()
@@ -63,14 +98,6 @@ def cut(word: str, pieces: int) -> list[str]:
     if not pieces or len(word) <= pieces:
         return [word]
     return [("##" if start else "") + word[start : start + pieces] for start in range(0, len(word), pieces)]
-
-
-@functools.cache
-def common_words() -> tuple[str, ...]:
-    """Returns the words of the lexicon of minimal pairs."""
-    entries = " ".join([*CLASSES.values(), *OBJECTS.values()]).split()
-    forms = (form for entry in entries for form in entry.split("/"))
-    return tuple(dict.fromkeys(word for form in forms for word in form.split("_")))
 
 
 def model_type_of(recipe: Recipe) -> str:

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.bars import (
+from benchmarks.studies.suite.ngram_model import NgramModel
+from benchmarks.studies.tiny_recipes.bars import (
     Origins,
     auc,
     bag_losses,
@@ -20,7 +21,6 @@ from benchmarks.bars import (
     standard_error,
     unigram_losses,
 )
-from pipelines.ngram_model import NgramModel
 
 pytestmark = pytest.mark.one_backend
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.compiled_programs import (
+from benchmarks.devices.compiled_programs import (
     attention_flops,
     attention_kind,
     bytes_moved,

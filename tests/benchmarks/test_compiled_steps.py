@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.compiled_steps import MODELS, Model, built, extrapolated
-from benchmarks.gpu_compile_report import largest_batch
+from benchmarks.devices.compiled_steps import MODELS, Model, built, extrapolated
+from benchmarks.devices.gpu_compile_report import largest_batch
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("arguments", "outputs", "aliased")
@@ -50,8 +50,8 @@ def test_the_largest_batch():
 @pytest.mark.one_backend
 @pytest.mark.parametrize("script", ["gpu_compile", "tpu_compile"])
 def test_the_report_is_that_of_the_rows(script):
-    report = (ROOT / "benchmarks" / f"{script}.md").read_text()
-    code = f"from benchmarks import {script}, compiled_steps; " + (
+    report = (ROOT / "benchmarks" / "devices" / f"{script}.md").read_text()
+    code = f"from benchmarks.devices import {script}, compiled_steps; " + (
         "print(gpu_compile.report(compiled_steps.read(gpu_compile.RESULTS)), end='')"
         if script == "gpu_compile"
         else "print(f'{tpu_compile.REPORT}\\n{tpu_compile.report()}')"
@@ -64,7 +64,7 @@ def test_the_report_is_that_of_the_rows(script):
 def test_the_step_by_hand_is_that_of_fit():
     import jax
 
-    from benchmarks.plain_jax_step import train_step
+    from benchmarks.devices.plain_jax_step import train_step
 
     sizes = ("hidden_dim=24", "num_heads=3", "feed_forward_dim=40", "max_length=32")
     settings = (*MODELS["bert_base"].settings, *(f"config.{size}" for size in sizes), "dtype=float32")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.demonstrations import (
+from benchmarks.studies.demonstrations.run import (
     CITIES,
     COUNTS,
     blanked,

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import kerasbert
-from benchmarks import discriminator_stage, frozen_generator
-from benchmarks.frozen_generator import ModernElectra, recipe_of, verdict
+from benchmarks.studies.frozen_generator import discriminator_stage
+from benchmarks.studies.frozen_generator import run as frozen_generator
+from benchmarks.studies.frozen_generator.run import ModernElectra, recipe_of, verdict
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Bert, BertConfig, ModernBert, ModernBertConfig
 from kerasbert.objectives import Discriminator, MaskedLM

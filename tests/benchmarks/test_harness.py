@@ -1,23 +1,21 @@
 """The harness of the benchmarks: turns, ratios, and comparisons that are void or left out."""
 
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import difference, ratio
+from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
 
-HARNESS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
-
 SCRIPT = """
-import sys, time
-sys.path.insert(0, {harness!r})
+import time
 import numpy as np
-from harness import Comparison, Contender, Work, compare, parser
+from benchmarks.harness import Comparison, Contender, Work, compare, parser
 
 
 def prepare(folder, options):
@@ -41,7 +39,7 @@ def broken(folder):
 makers = dict(fast=sleeper(0.1), slow=sleeper(0.3), other=sleeper(0.1, 1.0), missing=missing, broken=broken)
 pairs = [Comparison("fast", name, 2.0) for name in ("slow", "other", "missing", "broken")]
 pairs.append(Comparison("slow", "fast", what="cost", tolerance=None))
-contenders = {{name: Contender(make) for name, make in makers.items()}}
+contenders = {name: Contender(make) for name, make in makers.items()}
 compare("sleep", prepare, contenders, pairs, options=parser("sleep").parse_args())
 """
 
@@ -50,9 +48,10 @@ compare("sleep", prepare, contenders, pairs, options=parser("sleep").parse_args(
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("harness")
     script, results = folder / "sleep.py", folder / "results.jsonl"
-    script.write_text(SCRIPT.format(harness=str(HARNESS)))
-    command = [sys.executable, str(script), "--rounds", "3", "--results", str(results)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "sleep", "--rounds", "3", "--results", str(results)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)])}
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     return {(row["ours"], row["theirs"]): row for row in rows}, printed
 

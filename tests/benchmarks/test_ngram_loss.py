@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.ngram_loss import held_out_rows
+from benchmarks.studies.shipped_models.ngram_loss import held_out_rows
 from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
 
 pytestmark = pytest.mark.one_backend

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.divided_corpus import divided
-from benchmarks.plateau_arms import ARMS, joined, recipe_of
-from benchmarks.plateau_report import above, by_cell, gains, left_at, report, section_of, winners
-from benchmarks.throughput import training_operations
+from benchmarks.speed.throughput import training_operations
+from benchmarks.studies.plateau.arms import ARMS, joined, recipe_of
+from benchmarks.studies.plateau.divided_corpus import divided
+from benchmarks.studies.plateau.report import above, by_cell, gains, left_at, report, section_of, winners
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import FAMILIES, Bert, BertConfig
 from kerasbert.objectives import MaskedLM
@@ -48,7 +48,7 @@ def output(outputs: dict) -> np.ndarray:
 @pytest.fixture
 def switchable():
     """The family of `plateau_models`, registered for one test."""
-    from benchmarks import plateau_models
+    from benchmarks.studies.plateau import models as plateau_models
 
     FAMILIES["switchable_bert"] = plateau_models.SwitchableBert
     yield lambda **switches: plateau_models.SwitchableBert(plateau_models.SwitchableBertConfig(**SIZE, **switches))

@@ -3,12 +3,19 @@
 import numpy as np
 import pytest
 
-from benchmarks.study import SETTINGS, flops_of, left_to_right
-from benchmarks.study_parts import documents, rows_of, sign_baselines, signs, training_flops, without_punctuation
-from benchmarks.study_report import COMPARISONS, has_power, on_plateau, report, values_of, verdicts
+from benchmarks.significance import paired_t_test
+from benchmarks.studies.objectives.parts import (
+    documents,
+    rows_of,
+    sign_baselines,
+    signs,
+    training_flops,
+    without_punctuation,
+)
+from benchmarks.studies.objectives.report import COMPARISONS, has_power, on_plateau, report, values_of, verdicts
+from benchmarks.studies.objectives.run import SETTINGS, flops_of, left_to_right
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Bert, BertConfig
-from pipelines.statistics import paired_t_test
 
 pytestmark = pytest.mark.one_backend
 

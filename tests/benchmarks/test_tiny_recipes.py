@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.recipe_measures import (
+from benchmarks.studies.tiny_recipes.measures import (
     Counted,
     answers,
     compare,
@@ -15,8 +15,8 @@ from benchmarks.recipe_measures import (
     replaced,
     units_of,
 )
-from benchmarks.recipe_texts import TEXTS, novel, sentences, text_of
-from benchmarks.tiny_recipes import cell_of, label, read_rows, report, tiny_recipes
+from benchmarks.studies.tiny_recipes.run import cell_of, label, read_rows, report, tiny_recipes
+from benchmarks.studies.tiny_recipes.texts import TEXTS, novel, sentences, text_of
 from kerasbert.data import Corpus, Tokenizer
 from pipelines.recipes.recipe import find_recipe
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from benchmarks.warm_start import main
+from benchmarks.studies.shipped_models.warm_start import main
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.checkpoints import presets
 from kerasbert.checkpoints.tensor_files import SAVE_ID
 from kerasbert.data import Tokenizer
@@ -338,7 +338,7 @@ def test_settings_of_an_earlier_model_that_transformers_and_evaluate_read(models
 # === Several processes ===
 
 
-@pytest.mark.parametrize("moment", ["_class_of", "_opened", "load_tokenizer", "_config"])
+@pytest.mark.parametrize("moment", ["class_of", "family_class", "load_tokenizer", "_config"])
 def test_a_save_during_a_load(models, tmp_path, monkeypatch, moment):
     """A reader that has read files of the earlier model does not go on with those of the new one, but starts again."""
     old, new = models["classifier"][0], models["other labels"][0]
@@ -352,7 +352,7 @@ def test_a_save_during_a_load(models, tmp_path, monkeypatch, moment):
         return found
 
     monkeypatch.setattr(presets, moment, load)
-    if moment != "_class_of":
+    if moment != "class_of":
         with pytest.raises(ValueError, match="into which another process has saved in the meantime. Load it again"):
             TextClassifier.from_preset(tmp_path)
     assert facts(kerasbert.load(tmp_path)) == facts(new) and next(saves, None) is None

@@ -10,6 +10,7 @@ import pytest
 import kerasbert
 from kerasbert.command_line import NAMES
 from kerasbert.models import FAMILIES
+from pipelines.command_line.options import options_of
 from pipelines.recipes.recipe import PARTS
 from tests.conftest import REPOSITORY
 from tests.test_words import BANNED
@@ -89,7 +90,7 @@ def test_commands_and_their_options_exist():
                     ran += 1
                     options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", found[2])}
                     known = [
-                        set(inspect.signature(function).parameters)
+                        {option.name for option in options_of(function)}
                         for function in commands.functions_of(found[1]).values()
                     ]
                     assert any(options <= names for names in known), f"{path.name}: {line}"
@@ -142,5 +143,5 @@ def test_every_command_is_on_the_page_of_commands():
     text = commands.as_markdown()
     assert commands.PLACE in PAGES[DOCS / "api" / "commands.md"]
     assert ".. autofunction:: pipelines.pretrain.pretrain\n" in text
-    assert "#### `kerasbert show attention`" in text and ".. autofunction:: pipelines.show.attention\n" in text
+    assert "#### `kerasbert show attention`" in text and ".. autofunction:: pipelines.show.command.attention\n" in text
     assert all(f"### `kerasbert {name}`\n" in text for name in NAMES)

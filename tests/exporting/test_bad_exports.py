@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.backend import exporting
 from kerasbert.backend.exporting import exporter_errors
 from kerasbert.exporting import writing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.data import Tokenizer
 from kerasbert.exporting import cache as stored
 from kerasbert.exporting import writing

@@ -10,8 +10,8 @@ import pytest
 
 import kerasbert
 import pipelines.export
-from benchmarks.export_models import FAMILIES as BACKBONES
-from benchmarks.export_models import build, cells
+from benchmarks.studies.exports.models import FAMILIES as BACKBONES
+from benchmarks.studies.exports.models import build, cells
 from kerasbert.exporting.inputs import OUR_NAMES
 from kerasbert.exporting.signatures import default_names
 from kerasbert.exporting.worker import write

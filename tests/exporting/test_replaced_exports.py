@@ -12,7 +12,7 @@ import time
 import pytest
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.exporting import cache, writing
 from tests.conftest import REPOSITORY
 

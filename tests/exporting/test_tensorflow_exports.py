@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.backend.exporting import expanding
 from kerasbert.exporting.runners import runner
 from kerasbert.exporting.worker import write

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from safetensors.numpy import load_file  # noqa: E402
 
-from benchmarks.hosts import documents, start, wait  # noqa: E402
+from benchmarks.devices.hosts import documents, start, wait  # noqa: E402
 from tests.fuzz.kills import rows  # noqa: E402
 
 RUN = ("batch_size=8", "length=16", "warmup=2", "model.num_layers=1", "model.hidden_dim=128")

@@ -34,6 +34,7 @@ from kerasbert.exporting.worker import export_folder  # noqa: E402
 from kerasbert.models import Bert, BertConfig  # noqa: E402
 from kerasbert.tasks import TextClassifier  # noqa: E402
 from pipelines.finetune import finetune  # noqa: E402
+from pipelines.runs.task_options import Training  # noqa: E402
 
 REFUSED = (ValueError, FileNotFoundError)
 
@@ -135,7 +136,7 @@ class FineTunings(Saves):
         data, base = str(self.work / f"{name}.csv"), str(self.work / "new")
         sys.stdout = open(os.devnull, "w")
         try:
-            finetune(base, data, folder, held_out=(data,), epochs=1, batch_size=8)
+            finetune(base, data, folder, held_out=(data,), training=Training(epochs=1, batch_size=8))
         finally:
             sys.stdout = sys.__stdout__
 

@@ -13,9 +13,9 @@ from kerasbert.backend.compilation import concrete_array
 from kerasbert.backend.keras_adapter import all_layers
 from kerasbert.core.initializers import zero_weights
 from kerasbert.layers import Composite, Dense, Dropout, FeedForward, GatedFeedForward, Layer
-from kerasbert.layers.embeddings import DisentangledEmbedding
 from kerasbert.models import Bert, BertConfig
 from kerasbert.models.bert import BertBlock
+from kerasbert.objectives.shared_embeddings import DisentangledEmbedding
 from kerasbert.tasks.answer_network import AnswerNetwork
 from kerasbert.tasks.features import FeatureHead
 

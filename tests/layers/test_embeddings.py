@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kerasbert.layers.embeddings import DisentangledEmbedding
+from kerasbert.objectives.shared_embeddings import DisentangledEmbedding
 from tests.models.reference import gradient, to_numpy
 
 

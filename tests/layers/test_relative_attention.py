@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kerasbert.layers.relative_attention import (
-    BucketedBias,
-    distance_buckets,
-    relative_buckets,
-    relative_shift,
-    relative_sinusoids,
-)
+from kerasbert.layers.relative_attention import relative_shift, relative_sinusoids
+from kerasbert.models.t5.relative_bias import BucketedBias, distance_buckets, relative_buckets
 
 
 def test_the_shift_of_the_paper():

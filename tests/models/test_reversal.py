@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks import reversal
-from benchmarks.reversal import END, TASKS, accuracy, alignment, make_batches, make_model
+from benchmarks.studies.reversal import run as reversal
+from benchmarks.studies.reversal.run import END, TASKS, accuracy, alignment, make_batches, make_model
 from kerasbert.training import adamw
 
 pytestmark = pytest.mark.backends("jax")  # hundreds of steps of one shape are fastest compiled

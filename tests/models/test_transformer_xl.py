@@ -13,9 +13,9 @@ from safetensors.numpy import load_file, save_file
 import kerasbert
 from kerasbert.backend.compilation import compiled
 from kerasbert.core.inputs import checked_inputs
-from kerasbert.layers import adaptive_softmax
 from kerasbert.models import Backbone, TransformerXL, TransformerXLConfig
-from kerasbert.models.transformer_xl import SIZES
+from kerasbert.models.transformer_xl.transformer_xl import adaptive_softmax
+from kerasbert.models.transformer_xl.transformer_xl.transformer_xl import SIZES
 from kerasbert.objectives import CausalLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import (

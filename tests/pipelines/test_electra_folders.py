@@ -14,6 +14,7 @@ from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
+from pipelines.runs.task_options import Start, Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.one_backend
 @pytest.fixture(scope="module")
 def folder(corpora, tmp_path_factory):
     tokenizer = Corpus.open(corpora[0]).tokenizer()
-    sizes = dict(vocabulary_size=90, num_layers=1, num_heads=2, embedding_dim=8, max_length=24)
+    sizes = dict(vocabulary_size=90, num_layers=1, num_heads=2, embedding_dim=8, start=Start(max_length=24))
     halves = (Electra(ElectraConfig(**sizes, hidden_dim=dim, feed_forward_dim=12)) for dim in (8, 16))
     path = tmp_path_factory.mktemp("electra") / "model"
     ReplacedTokenDetection(*halves, tokenizer=tokenizer).save_to_preset(path)
@@ -76,7 +77,9 @@ def test_transformers_opens_the_folder(folder, weights):
 
 
 def test_the_commands(folder, labelled_file, tmp_path, capsys):
-    finetune(str(folder), str(labelled_file), tmp_path / "tuned", held_out=(str(labelled_file),), epochs=1)
+    finetune(
+        str(folder), str(labelled_file), tmp_path / "tuned", held_out=(str(labelled_file),), training=Training(epochs=1)
+    )
     assert type(kerasbert.load(tmp_path / "tuned")) is TextClassifier
     (tmp_path / "texts.txt").write_text("the cat sat\nthe dog ran\n")
     predict(str(folder), tmp_path / "texts.txt", tmp_path / "answers.jsonl")

@@ -10,10 +10,13 @@ import pytest
 import kerasbert
 from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
-from pipelines.finetune import check_labels, finetune, label_names, summary
+from pipelines.finetune import finetune
 from pipelines.predict import predict
 from pipelines.reading.examples import Examples
+from pipelines.reading.label_names import check_labels, label_names
+from pipelines.runs.finetuning import summary
 from pipelines.runs.scores import classification_scores, regression_scores
+from pipelines.runs.task_options import Optimizer, Start, Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -26,11 +29,9 @@ def fine_tuned(finished_run, labelled_file, tmp_path_factory):
         labelled_file,
         output,
         held_out=labelled_file,
-        epochs=30,
-        batch_size=8,
-        learning_rate=1e-2,
-        max_length=16,
-        seeds=(0, 1),
+        training=Training(epochs=30, batch_size=8, seeds=(0, 1)),
+        optimizer=Optimizer(learning_rate=0.01),
+        start=Start(max_length=16),
     )
     return output, metrics
 
@@ -89,7 +90,7 @@ def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path, cap
     """The columns of a data set's own files are guessed; tags come in columns without names."""
     (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tgold_label\nthe cat\tsat\tneutral\nthe\tdog\tentailment\n")
     (tmp_path / "a.conll").write_text("the O\ncat B-PET\n")
-    options = dict(epochs=1, batch_size=2, max_length=16)
+    options = dict(training=Training(epochs=1, batch_size=2), start=Start(max_length=16))
     for task, name, labels in (
         ("mnli", "a.tsv", ["entailment", "neutral"]), ("conll2003", "a.conll", ["O", "B-PET"]),
     ):  # fmt: skip
@@ -133,9 +134,8 @@ def test_regression(finished_run, tmp_path):
         tmp_path / "model",
         held_out=tmp_path / "scores.csv",
         task="score",
-        epochs=30,
-        batch_size=8,
-        learning_rate=1e-2,
+        training=Training(epochs=30, batch_size=8),
+        optimizer=Optimizer(learning_rate=0.01),
     )
     assert metrics["pearson"] > 0.9
     assert metrics["mean_squared_error"] < 0.25

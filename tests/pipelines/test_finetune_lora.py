@@ -13,6 +13,7 @@ from kerasbert.tasks import TextClassifier
 from kerasbert.training import adamw
 from pipelines.finetune import finetune, main
 from pipelines.runs.adapting import Lora
+from pipelines.runs.task_options import Optimizer, Training
 from tests.models.reference import to_numpy
 
 pytestmark = pytest.mark.one_backend
@@ -23,7 +24,13 @@ def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labelled_file, tm
     base = str(finished_run[0] / "model")
     lora = Lora(rank=4, alpha=8, targets=("query", "value", "outer"), merge=merge)
     metrics = finetune(
-        base, labelled_file, tmp_path / "out", labelled_file, epochs=20, batch_size=8, learning_rate=3e-2, lora=lora
+        base,
+        labelled_file,
+        tmp_path / "out",
+        labelled_file,
+        training=Training(epochs=20, batch_size=8),
+        optimizer=Optimizer(learning_rate=0.03),
+        lora=lora,
     )
     assert metrics["accuracy"] == 1.0
     adapter = tmp_path / "out" / "adapter" if merge else tmp_path / "out"
@@ -68,7 +75,7 @@ def test_accumulation_is_the_update_of_the_whole_batch():
 def test_trackers(finished_run, labelled_file, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    base, options = str(finished_run[0] / "model"), dict(epochs=2, batch_size=8, accumulation=2)
+    base, options = str(finished_run[0] / "model"), dict(training=Training(epochs=2, batch_size=8, accumulation=2))
     finetune(base, labelled_file, tmp_path / "out", labelled_file, log="tensorboard", **options)
     events = EventAccumulator(str(tmp_path / "out" / "logs" / "tensorboard")).Reload()
     assert {"loss", "val_accuracy"} <= set(events.Tags()["scalars"])

@@ -10,6 +10,7 @@ from kerasbert.objectives import MaskedLM
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
+from pipelines.runs.task_options import Start, Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -73,7 +74,15 @@ def test_files_and_task_are_enough(task, pretrained, tmp_path, capsys):
         path.parent.mkdir(parents=True)
         path.write_bytes((newline.join(content(rows)) + newline).encode(encoding))
         files.append(str(tmp_path / side if task == "race" else path))
-    metrics = finetune(str(pretrained), files[0], tmp_path / "m", tuple(files), task, epochs=1, max_length=16)
+    metrics = finetune(
+        str(pretrained),
+        files[0],
+        tmp_path / "m",
+        tuple(files),
+        task,
+        training=Training(epochs=1),
+        start=Start(max_length=16),
+    )
     stem = name.partition(".")[0]
     names = ("a", "b") if task == "race" else (f"a_{stem}", f"b_{stem}")
     found = evaluate(str(tmp_path / "m"), (files[0],), task=task)

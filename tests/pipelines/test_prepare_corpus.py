@@ -1,6 +1,7 @@
 import pytest
 
 from kerasbert.data import Corpus, Tokenizer
+from pipelines.corpora.options import Cleaning, TextFiles
 from pipelines.prepare_corpus import prepare_corpus
 from pipelines.train_tokenizer import train_tokenizer
 
@@ -14,7 +15,9 @@ def test_cleaning_and_deduplication(tmp_path):
     tokenizer = Tokenizer.train("wordpiece", [text] * 3, 60)
     tokenizer.save(tmp_path / "tokenizer")
     corpora = {
-        name: prepare_corpus([str(tmp_path / "web.txt")], tmp_path / "tokenizer", tmp_path / name, **options)
+        name: prepare_corpus(
+            [str(tmp_path / "web.txt")], tmp_path / "tokenizer", tmp_path / name, cleaning=Cleaning(**options)
+        )
         for name, options in {
             "plain": {},
             "clean": {"clean": "c4"},
@@ -33,7 +36,9 @@ def test_only_documents_in_a_language(tmp_path):
     tokenizer = Tokenizer.train("wordpiece", [english, german] * 3, 80)
     tokenizer.save(tmp_path / "tokenizer")
     corpora = {
-        name: prepare_corpus([str(tmp_path / "both.txt")], tmp_path / "tokenizer", tmp_path / str(name), language=name)
+        name: prepare_corpus(
+            [str(tmp_path / "both.txt")], tmp_path / "tokenizer", tmp_path / str(name), cleaning=Cleaning(language=name)
+        )
         for name in ("en", "de", None)
     }
     assert [corpora[name].num_documents for name in ("en", "de", None)] == [1, 1, 3]
@@ -57,7 +62,7 @@ def test_novels_are_documents(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "one document: there are 3 text files, and most blank lines separate paragraphs" in said
     assert "3 documents of 90 tokens on average" in said
-    assert prepare_corpus(source, tokenizer, tmp_path / "b", documents="blank-line").num_documents == 30
+    assert prepare_corpus(source, tokenizer, tmp_path / "b", text=TextFiles(documents="blank-line")).num_documents == 30
     assert "Blank lines end documents: as asked for" in capsys.readouterr().out
 
 

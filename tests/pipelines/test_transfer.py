@@ -10,10 +10,12 @@ from kerasbert.data import Tokenizer
 from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import MaskedLM, Seq2SeqLM
 from pipelines.evaluate import evaluate
-from pipelines.finetune import finetune, label_names
+from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples, read_examples
+from pipelines.reading.label_names import label_names
 from pipelines.reading.splits import named_sources, split_tenth
 from pipelines.reading.tasks import TASKS
+from pipelines.runs.task_options import Generation, Optimizer, Start, Training
 from pipelines.runs.text_to_text import Wording
 
 pytestmark = pytest.mark.one_backend
@@ -47,8 +49,9 @@ def folder(tmp_path_factory):
 def test_trained_on_one_language_measured_on_two(folder, tmp_path):
     sources = (f"en={folder}/test.en.tsv", f"de={folder}/test.de.tsv")
     metrics = finetune(
-        str(folder / "model"), str(folder / "train.en.tsv"), tmp_path, sources, epochs=30, batch_size=8,
-        learning_rate=3e-3, seeds=(0, 1), patience=6, balanced=True,
+        str(folder / "model"), str(folder / "train.en.tsv"), tmp_path, sources,
+        training=Training(epochs=30, batch_size=8, seeds=(0, 1), patience=6, balanced=True),
+        optimizer=Optimizer(learning_rate=0.003),
     )  # fmt: skip
     assert metrics["en_accuracy"] == 1.0
     assert {"de_accuracy", "de_macro_f1", "de_accuracy_deviation", "en_accuracy_deviation"} <= set(metrics)
@@ -67,7 +70,13 @@ def test_trained_on_one_language_measured_on_two(folder, tmp_path):
 def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
     """A rate at which training falls apart: what is saved is the first epoch that was best."""
     data = str(folder / "train.en.tsv")
-    metrics = finetune(str(folder / "model"), data, tmp_path, epochs=12, batch_size=8, learning_rate=0.5, patience=2)
+    metrics = finetune(
+        str(folder / "model"),
+        data,
+        tmp_path,
+        training=Training(epochs=12, batch_size=8, patience=2),
+        optimizer=Optimizer(learning_rate=0.5),
+    )
     assert metrics["runs"][0]["epochs"] < 12
     rows = [json.loads(line) for line in (tmp_path / "logs/seed_0/log.jsonl").read_text().splitlines()]
     losses = [row["val_loss"] for row in rows if "val_loss" in row]
@@ -99,7 +108,7 @@ def test_what_is_kept_out_has_classes_that_take_turns(classes):
 
 
 def test_balance_gives_every_class_the_same_weight(folder):
-    from pipelines.finetune import batches_of, new_model
+    from pipelines.runs.task_models import batches_of, new_model
 
     model = new_model("classes", folder / "model", ["bad", "good"])
     examples = Examples(["warm film"] * 6 + ["dull film"] * 2, ["good"] * 6 + ["bad"] * 2)
@@ -154,8 +163,8 @@ def test_a_task_of_glue_as_text(text_model, tmp_path):
     (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\n" + "\n".join(lines))
     source = str(tmp_path / "rte.tsv")
     metrics = finetune(
-        text_model, source, tmp_path / "model", source, task="rte", text_to_text=True, epochs=40, batch_size=8,
-        learning_rate=5e-3,
+        text_model, source, tmp_path / "model", source, task="rte", start=Start(text_to_text=True),
+        training=Training(epochs=40, batch_size=8), optimizer=Optimizer(learning_rate=0.005),
     )  # fmt: skip
     answers = [json.loads(line) for line in (tmp_path / "model/predictions.jsonl").read_text().splitlines()]
     assert metrics["accuracy"] == 1.0 and set(metrics) >= {"f1", "matthews", "train_loss"}
@@ -172,25 +181,39 @@ def test_a_task_with_a_prefix(text_model, tmp_path):
     lines = [f"{x} {x} {x}{' c' * 50}\t{x}" for x in "ab"] * 4
     (tmp_path / "a.tsv").write_text("document\tsummary\n" + "\n".join(lines))
     source = str(tmp_path / "a.tsv")
-    options = dict(task="summarization", epochs=30, batch_size=8, learning_rate=5e-3, max_length=24, max_new_tokens=4)
+    options = dict(
+        task="summarization",
+        training=Training(epochs=30, batch_size=8),
+        optimizer=Optimizer(learning_rate=0.005),
+        start=Start(max_length=24),
+        generation=Generation(max_new_tokens=4),
+    )
     metrics = finetune(text_model, source, tmp_path / "model", source, **options)
     assert metrics["rouge1"] == 100.0
     answers = [json.loads(line) for line in (tmp_path / "model/predictions.jsonl").read_text().splitlines()]
     assert answers[0]["input"].startswith("summarize: a a a")
-    found = evaluate(str(tmp_path / "model"), data=(source,), task="summarization", max_new_tokens=4)
+    found = evaluate(
+        str(tmp_path / "model"), data=(source,), task="summarization", generation=Generation(max_new_tokens=4)
+    )
     assert found == {name: metrics[name] for name in found}
     model = Seq2SeqLM.from_preset(tmp_path / "model")
     (batch, *_) = model.text_batches(["a " * 99], ["b " * 99], None, 1, 1, 0, False)[0]
     assert batch["token_ids"].shape == batch["decoder_token_ids"].shape == (1, 24)
     assert [len(ids) for ids in model.encode_prompts(["a " * 99])] == [24]
-    predict(str(tmp_path / "model"), tmp_path / "a.tsv", tmp_path / "out.jsonl", max_new_tokens=4, prefix="summarize: ")
+    predict(
+        str(tmp_path / "model"),
+        tmp_path / "a.tsv",
+        tmp_path / "out.jsonl",
+        generation=Generation(max_new_tokens=4),
+        prefix="summarize: ",
+    )
     said = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert said == [answer["answer"] for answer in answers] == ["a", "b"] * 4
 
 
 def test_one_class_of_a_text_to_text_task(text_model, tmp_path):
     (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\na\tb\tentailment\n")
-    found = evaluate(text_model, data=(str(tmp_path / "rte.tsv"),), task="rte", max_new_tokens=2)
+    found = evaluate(text_model, data=(str(tmp_path / "rte.tsv"),), task="rte", generation=Generation(max_new_tokens=2))
     assert found["accuracy"] == 0.0  # a model that knows nothing writes no label
 
 
@@ -254,3 +277,34 @@ def test_minimal_pairs_by_a_language_model(folder, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "a"}')
     with pytest.raises(ValueError, match="row 1 without 'sentence_bad'"):
         evaluate(str(folder / "model"), data=(str(tmp_path / "pairs.jsonl"),))
+
+
+def test_folders_of_minimal_pairs_are_scored_by_paradigm(folder, tmp_path):
+    """Two paradigms of one phenomenon, in the files of BLiMP, and two of different phenomena, in those of Zorro."""
+    sentences = {"a": [("warm film", "film dull"), ("fad", "fein")], "b": [("dull", "gut")]}
+    blimp, zorro = tmp_path / "blimp", tmp_path / "zorro"
+    for made in (blimp, zorro):
+        made.mkdir()
+    for name, pairs in sentences.items():
+        rows = [dict(sentence_good=x, sentence_bad=y, UID=name, linguistics_term="t", field="f") for x, y in pairs]
+        (blimp / f"file_{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (zorro / f"many-words-{name}.txt").write_text("".join(f"{y}\n{x}\n" for x, y in pairs))
+    model = MaskedLM.from_preset(folder / "model")
+    right = {
+        name: float(np.mean([model.score(x)["score"] > model.score(y)["score"] for x, y in pairs]))
+        for name, pairs in sentences.items()
+    }
+    mean = np.mean(list(right.values()))
+    found = evaluate(str(folder / "model"), data=(f"blimp={blimp}", f"zorro={zorro}"), task="minimal-pairs")
+    expected = {"accuracy": mean, "pairs": 3, "paradigms": right}
+    assert found == {
+        **{f"blimp_{key}": value for key, value in (expected | {"phenomena": {"t": mean}}).items()},
+        **{f"zorro_{key}": value for key, value in (expected | {"phenomena": {"many-words": mean}}).items()},
+    }
+    with pytest.raises(ValueError, match="`task` must match the model. Received: 'cola', of kind classes, for a Maske"):
+        evaluate(str(folder / "model"), data=(str(blimp),), task="cola")
+
+
+def test_other_models_refuse_minimal_pairs(text_model, tmp_path):
+    with pytest.raises(ValueError, match="Received: 'minimal-pairs' for a Seq2SeqLM of kind sequences"):
+        evaluate(text_model, data=(str(tmp_path),), task="minimal-pairs")

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
+from benchmarks.studies.suite.minimal_pairs import accuracy, generate
+from benchmarks.studies.suite.ngram_model import NgramModel, Ngrams, Unigrams, Words
+from benchmarks.studies.suite.paradigms import PARADIGMS
 from kerasbert.data import read_documents
-from pipelines.minimal_pairs import accuracy, generate
-from pipelines.ngram_model import NgramModel, Ngrams, Unigrams, Words
-from pipelines.paradigms import PARADIGMS
 
 HELD_OUT = ("Chesterton_Thursday_1908", "Doyle_Hound_1902")
 DIGEST = "a72a9a81b7e788f54262e23f4c10c97f1a2385ee700d1a922f5ae51cda09a64f"

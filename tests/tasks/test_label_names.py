@@ -90,7 +90,7 @@ def test_an_embedder_of_classes(tiny_backbone, tokenizer, tmp_path):
     (batch,) = model._batches([("a cat", "a dog")] * 2, [1, 0], None, 2, 1, 0, False)
     assert batch[1].tolist() == [0, 1]
     model.save_to_preset(tmp_path)
-    assert kerasbert.load(tmp_path).objective_options == {"name": "classes", "labels": [1, 0]}
+    assert kerasbert.load(tmp_path).objective.labels == (1, 0)
     with pytest.raises(ValueError, match="must be in an order"):
         TextEmbedder(tiny_backbone(), objective={"name": "classes", "labels": {"a", "b"}})
 

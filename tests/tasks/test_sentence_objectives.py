@@ -3,76 +3,22 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 import kerasbert
-from kerasbert.tasks import TextEmbedder
-from kerasbert.tasks.sentence_objectives import (
-    cosine,
-    cosine_losses,
-    objective_options,
-    pair_features,
-    ranking_losses,
-    triplet_losses,
+from kerasbert.retrieval import (
+    AdaptiveLayer,
+    AnglE,
+    CoSENT,
+    Matryoshka,
+    MultipleNegatives,
+    PairClasses,
+    Triplet,
+    loss_of,
 )
-from tests.models.reference import gradient, to_numpy
+from kerasbert.tasks import TextEmbedder
 
 PLACES = ["Ann lives in Rome .", "Bob lives in Bonn .", "in Rome lives Bob", "where lives Ann ?"]
 ANIMALS = ["a cat met a dog", "the cat sat", "a dog met the cat", "the dog sat"]
-
-
-def numbers(function, *arrays, **options):
-    return to_numpy(function(*(ops.convert_to_tensor(np.asarray(a)) for a in arrays), **options))
-
-
-def test_worked_examples():
-    u, v = np.float32([1, 0]), np.float32([0, 1])
-    assert numbers(pair_features, [[u, v]]).tolist() == [[1, 0, 0, 1, 1, 1]]
-    assert numbers(cosine, [u], [v]).tolist() == [0]
-    assert numbers(cosine_losses, [[u, v], [u, u]], np.float32([0.5, 1])).tolist() == [0.25, 0]
-    anchor, positive = np.float32([0, 0]), np.float32([0, 1])
-    triplets = [[anchor, positive, np.float32(far)] for far in ([3, 0], [0, 1.5])]
-    assert numbers(triplet_losses, triplets).tolist() == [0, 0.5]
-    ids = np.arange(8, dtype="int32").reshape(2, 2, 2)
-    found = numbers(ranking_losses, [[u, u], [v, v]], ids, np.ones(2, "float32"))
-    np.testing.assert_allclose(found, np.log1p(np.exp(-20.0)), atol=1e-6)
-
-
-def test_ranking_leaves_out_padding_and_equal_texts():
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(4, 3, 5)).astype("float32")
-    ids = np.arange(24, dtype="int32").reshape(4, 3, 2)
-    ids[2, 1] = ids[0, 1]  # rows 0 and 2 have the same positive
-    weights = np.float32([1, 1, 1, 0])
-    found = numbers(ranking_losses, vectors, ids, weights)
-    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-    candidates = np.concatenate([unit[:, 1], unit[:, 2]])
-    scores = 20 * unit[:, 0] @ candidates.T
-    hidden = np.zeros((4, 8), bool)
-    hidden[:, [3, 7]] = True
-    hidden[0, 2] = hidden[2, 0] = True
-    scores = np.where(hidden, -np.inf, scores)
-    expected = np.logaddexp.reduce(scores[:3], axis=-1) - np.diagonal(scores)[:3]
-    np.testing.assert_allclose(found[:3], expected, atol=1e-4)
-
-
-def test_equal_vectors_have_a_gradient():
-    found = gradient(lambda x: ops.sum(triplet_losses(x)), np.ones((1, 3, 4), "float32"))
-    assert np.isfinite(found).all()
-
-
-def test_vectors_of_empty_rows_have_a_gradient():
-    """A batch that is not full ends in rows without tokens, whose vectors are zeros and whose weight is 0."""
-    vectors = np.float32([[[3, 4], [4, 3]], [[0, 0], [0, 0]]])
-    scores = weights = np.float32([1, 0])
-    found = gradient(lambda x: ops.sum(cosine_losses(x, scores) * ops.convert_to_tensor(weights)), vectors)
-    assert np.isfinite(found).all() and np.abs(found[0]).max() > 0 and not found[1].any()
-
-
-def test_cosines_are_along_the_last_axis():
-    one, other = np.random.default_rng(0).normal(size=(2, 2, 3, 4)).astype("float32")
-    expected = (one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)
-    np.testing.assert_allclose(numbers(cosine, one, other), expected, atol=1e-6)
 
 
 def separation(model):
@@ -116,39 +62,93 @@ def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tok
 
     model.save_to_preset(tmp_path)
     again = kerasbert.load(tmp_path)
-    assert type(again) is TextEmbedder and again.objective == objective
-    assert again.objective_options == model.objective_options
+    assert type(again) is TextEmbedder and again.objective == model.objective == loss_of({"name": objective, **options})
     np.testing.assert_array_equal(again.embed(PLACES), model.embed(PLACES))
 
 
 @pytest.mark.one_backend
 def test_options_of_objectives(tiny_backbone):
-    assert objective_options("ranking") == {"name": "ranking", "scale": 20.0}
-    assert objective_options({"name": "classes", "labels": 2})["labels"] == ["LABEL_0", "LABEL_1"]
+    assert loss_of("ranking") == MultipleNegatives(scale=20.0) == loss_of({"name": "ranking", "scale": 20.0})
+    assert loss_of({"name": "classes", "labels": 2}).labels == ("LABEL_0", "LABEL_1")
     model = TextEmbedder(tiny_backbone(), objective={"name": "triplet", "margin": 0.5})
-    assert model.arguments()["objective"] == {"name": "triplet", "margin": 0.5}
-    with pytest.raises(ValueError, match="'triplet' has the option 'margin'. Received: .*scale"):
+    assert model.objective == Triplet(0.5)
+    assert model.arguments()["objective"] == {"name": "Triplet", "margin": 0.5, "distance": "euclidean"}
+    with pytest.raises(ValueError, match="Triplet has the options chunk, margin, distance. Received: .*scale"):
         TextEmbedder(tiny_backbone(), objective={"name": "triplet", "scale": 2.0})
-    with pytest.raises(ValueError, match="'cosine' has no options"):
+    with pytest.raises(ValueError, match="CosineSimilarity has the options chunk. Received"):
         TextEmbedder(tiny_backbone(), objective={"name": "cosine", "scale": 2.0})
 
 
 @pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "objective",
+    [
+        CoSENT(scale=10),
+        Matryoshka(MultipleNegatives(scale=10, chunk=2), [32, 8], weights=[1.0, 0.5], dims_per_step=1),
+        AdaptiveLayer(Matryoshka("ranking", [32, 16]), weighting="log"),
+        PairClasses(["no", "yes"]),
+        AnglE(),
+    ],
+    ids=lambda loss: loss.name,
+)
+def test_objectives_are_saved_and_loaded(objective, tiny_backbone, tokenizer, tmp_path):
+    model = TextEmbedder(tiny_backbone(), objective=objective, tokenizer=tokenizer)
+    y = [1.0, 0.5, 0.0, 0.2] if objective.targets == "numbers" else ["no", "yes", "no", "yes"]
+    y = None if objective.targets is None else y
+    pairs = list(zip(PLACES, ANIMALS, strict=True))
+    before = [keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+    history = model.fit(pairs, y, batch_size=2, epochs=2, verbose=0, validation_data=(pairs, y))
+    assert np.isfinite(history.history["loss"]).all() and np.isfinite(history.history["val_loss"]).all()
+    changes = [np.abs(a - v).max() for a, v in zip(before, model.trainable_variables, strict=True)]
+    assert min(changes) >= 0 and max(changes) > 0
+    model.save_to_preset(tmp_path / "folder")
+    model.save(tmp_path / "model.keras")
+    for again in (kerasbert.load(tmp_path / "folder"), keras.saving.load_model(tmp_path / "model.keras")):
+        assert again.objective == objective
+        np.testing.assert_allclose(again.embed(PLACES), model.embed(PLACES), atol=1e-6)
+
+
+@pytest.mark.one_backend
 def test_bad_input(tiny_backbone, tokenizer):
-    model = TextEmbedder(tiny_backbone(), tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="needs an objective: cosine, classes"):
-        model.fit([("a", "b")], [1.0], verbose=0)
-    with pytest.raises(ValueError, match="`objective` must be one of.*Received: 'x'"):
-        TextEmbedder(tiny_backbone(), objective="x")
-    ranking = TextEmbedder(tiny_backbone(), objective="ranking", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="2 or more texts per example. Received: 1"):
+    def embedder(objective):
+        return TextEmbedder(tiny_backbone(), objective=objective, tokenizer=tokenizer)
+
+    with pytest.raises(ValueError, match="needs an objective: ranking, cosine"):
+        embedder(None).fit([("a", "b")], [1.0], verbose=0)
+    with pytest.raises(ValueError, match="`objective` must be a loss.*Received: 'x'"):
+        embedder("x")
+    ranking = embedder("ranking")
+    with pytest.raises(ValueError, match="MultipleNegatives needs 2 or more texts per example. Received: 1"):
         ranking.fit(["a", "b"], verbose=0)
     with pytest.raises(ValueError, match="Received: 2 texts in example 0, but 3 in example 1"):
         ranking.fit([("a", "b"), ("a", "b", "c")], verbose=0)
-    with pytest.raises(ValueError, match="no targets besides the texts. Received: y"):
-        ranking.fit([("a", "b")], [1], verbose=0)
-    cosines = TextEmbedder(tiny_backbone(), objective="cosine", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="Columns of texts must have the same length. Received: .*1, 2"):
+        ranking.fit((["a"], ["b", "c"]), verbose=0)
+    with pytest.raises(ValueError, match="no labels besides the texts. Received: y"):
+        ranking.fit([("a", "b"), ("c", "d")], [1, 0], verbose=0)
+    with pytest.raises(ValueError, match="compares the examples of a batch. Received: a batch of one example"):
+        ranking.fit([("a", "b"), ("c", "d")], batch_size=1, verbose=0)
+    with pytest.raises(ValueError, match="compares the examples of a batch. Received: 3 equal examples"):
+        ranking.fit([("a", "b")] * 3, verbose=0)
+    with pytest.raises(ValueError, match="Triplet has no labels besides the texts. Received: y"):
+        embedder("triplet").fit([("a", "b", "c")], [0.5], verbose=0)
+    with pytest.raises(ValueError, match="Triplet needs 3 texts per example. Received: 2"):
+        embedder("triplet").fit([("a", "b")], verbose=0)
     with pytest.raises(ValueError, match="between -1 and 1. Received: 5.0"):
-        cosines.fit([("a", "b")], [5.0], verbose=0)
-    with pytest.raises(ValueError, match="needs targets"):
-        cosines.fit([("a", "b")], verbose=0)
+        embedder("cosine").fit([("a", "b")], [5.0], verbose=0)
+    with pytest.raises(ValueError, match="CosineSimilarity needs labels: one score from -1 to 1 per example"):
+        embedder("cosine").fit([("a", "b")], verbose=0)
+    with pytest.raises(ValueError, match="learns from examples with different labels. Received: 1.0 for all"):
+        embedder(CoSENT()).fit([("a", "b"), ("c", "d")], [1, 1], verbose=0)
+    with pytest.raises(ValueError, match=r"shape \(2,\). Received: \(3,\)"):
+        embedder(CoSENT()).fit([("a", "b"), ("c", "d")], [1, 1, 0], verbose=0)
+    with pytest.raises(ValueError, match="must be 0 or 1. Received: 0.5"):
+        embedder("Contrastive").fit([("a", "b")], [0.5], verbose=0)
+    with pytest.raises(ValueError, match="two classes or more, and two texts or more of a class. Received: 1 classes"):
+        embedder("BatchHard").fit(["a", "b"], [1, 1], verbose=0)
+    with pytest.raises(ValueError, match=r"shape \(1, 1\) or \(1, 2\). Received: \(1, 3\)|\(1,\) or \(1, 2\)"):
+        embedder("MarginMSE").fit([("a", "b", "c")], [[1.0, 2.0, 3.0]], verbose=0)
+    with pytest.raises(ValueError, match=r"teacher's|vectors, \(1, width\) or \(1, 2, width\). Received: \(1,\)"):
+        embedder("EmbeddingMSE").fit([("a", "b")], [1.0], verbose=0)
+    with pytest.raises(ValueError, match="`dims` must be at most the width of the vectors, 32. Received: .*64"):
+        embedder(Matryoshka("ranking", [64, 32])).fit([("a", "b"), ("c", "d")], verbose=0)

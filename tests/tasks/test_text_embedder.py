@@ -12,6 +12,7 @@ from kerasbert.data.batches import bucketing
 from kerasbert.models import Backbone, Bert, BertConfig, Elmo, ElmoConfig
 from kerasbert.tasks import TextEmbedder
 from kerasbert.tasks.poolings import POOLINGS
+from kerasbert.tasks.text_embedder import Prompts
 from tests.models.reference import randomize, to_numpy
 
 WORDS = "the cat sat on a mat and dogs ran home fast while birds sang old songs all day".split()
@@ -128,7 +129,7 @@ def test_left_padding_changes_nothing_for_a_mean(backbone, tokenizer):
 @pytest.mark.one_backend
 def test_prompts_and_lower_case(backbone, tokenizer):
     embedder = TextEmbedder(
-        backbone, lowercase=True, prompts={"query": "the old "}, default_prompt="query", tokenizer=tokenizer
+        backbone, lowercase=True, prompts=Prompts({"query": "the old "}, "query"), tokenizer=tokenizer
     )
     plain = TextEmbedder(backbone, tokenizer=tokenizer)
     np.testing.assert_allclose(embedder.embed("CAT sat"), plain.embed("the old cat sat"), atol=1e-6)
@@ -140,8 +141,8 @@ def test_prompts_and_lower_case(backbone, tokenizer):
 def test_bad_input(backbone, tokenizer):
     with pytest.raises(ValueError, match="`pooling` must be one or several of .*Received: 'median'"):
         TextEmbedder(backbone, "median")
-    with pytest.raises(ValueError, match="`default_prompt`"):
-        TextEmbedder(backbone, default_prompt="query")
+    with pytest.raises(ValueError, match="`default` must be one of the prompts"):
+        Prompts({}, "query")
     with pytest.raises(ValueError, match="Text needs a tokenizer"):
         TextEmbedder(backbone).embed(["a"])
     embedder = TextEmbedder(backbone, tokenizer=tokenizer)
@@ -205,7 +206,7 @@ def test_truncated_vectors_are_those_of_sentence_transformers(normalize, backbon
 
 @pytest.mark.one_backend
 def test_round_trip_and_keras_file(backbone, tokenizer, tmp_path):
-    embedder = TextEmbedder(backbone, ["cls", "max"], True, 20, True, {"q": "a "}, "q", tokenizer=tokenizer)
+    embedder = TextEmbedder(backbone, ["cls", "max"], True, 20, True, Prompts({"q": "a "}, "q"), tokenizer=tokenizer)
     embedder.save_to_preset(tmp_path / "folder")
     again = kerasbert.load(tmp_path / "folder")
     assert again.arguments() == embedder.arguments() and again.tokenizer.hash == tokenizer.hash

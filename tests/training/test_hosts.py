@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import hosts
+from benchmarks.devices import hosts
 
 STEPS, KILLED_AFTER = 4, 3
 

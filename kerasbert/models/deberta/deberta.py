@@ -18,7 +18,6 @@ from ...core.initializers import normal
 from ...layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
 from ...layers.composite import Composite, Layer
 from ...layers.dense import Dense
-from ...layers.disentangled import disentangled_bias, distances_in_use
 from ...layers.dropout import Dropout
 from ...layers.embeddings import first_tokens
 from ...layers.extras import Extras
@@ -26,7 +25,8 @@ from ...layers.feed_forward import FeedForward
 from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
 from ..backbone import Backbone
-from . import disentangled
+from . import versions
+from .disentangled import disentangled_bias, distances_in_use
 
 # === Config ===
 
@@ -60,7 +60,7 @@ class DebertaConfig(Config):
     model_type: str = "deberta"
 
     def __post_init__(self):
-        disentangled.complete(self)
+        versions.complete(self)
 
     def kernel_initializer(self):
         return normal(self.initializer_range)
@@ -236,7 +236,7 @@ class Deberta(Backbone):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.learned_positions = config.absolute_positions or config.mask_decoder
-        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **common)
+        self.embed = versions.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.mask_decoder = None
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
@@ -254,7 +254,7 @@ class Deberta(Backbone):
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, decode=False):
-        sequences = disentangled.sequences_of(inputs)
+        sequences = versions.sequences_of(inputs)
         x = self.embed(inputs, sequence_ids=sequences)
         distances = None
         if self.relative_embedding is not None:
@@ -266,7 +266,7 @@ class Deberta(Backbone):
         for block in self.blocks:
             if decode and block is self.blocks[-1]:
                 query = x + self.mask_decoder(token_positions(inputs))
-                x, extras = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
+                x, extras = versions.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
             else:
                 x, extras = block(x, return_weights=attention_weights, **shared)
             all_extras.append(extras)
@@ -292,11 +292,11 @@ class Deberta(Backbone):
 
 # === Heads ===
 
-HEADS = disentangled.HEADS
+HEADS = versions.HEADS
 
 # === Hugging Face ===
 
-HUGGINGFACE_CONFIG = {**disentangled.CONFIG, "talking_heads": "talking_head"}
+HUGGINGFACE_CONFIG = {**versions.CONFIG, "talking_heads": "talking_head"}
 
 # The values that transformers assumes for fields missing from config.json.
 HUGGINGFACE_DEFAULTS = {
@@ -317,7 +317,7 @@ HUGGINGFACE_CLASSES = {
 _SELF = "encoder.layer.{i}.attention.self"
 
 HUGGINGFACE_NAMES = {
-    **disentangled.NAMES,
+    **versions.NAMES,
     "block_{i}/attention/in_projection": f"{_SELF}.in_proj",
     "block_{i}/attention/query_bias": f"{_SELF}.q_bias",
     "block_{i}/attention/value_bias": f"{_SELF}.v_bias",
@@ -341,9 +341,9 @@ register_family(
             classes=HUGGINGFACE_CLASSES,
             prefix="deberta",
             names=HUGGINGFACE_NAMES,
-            tied=disentangled.TIED,
-            optional=disentangled.OPTIONAL,
-            spelling=disentangled.legacy_spelling,
+            tied=versions.TIED,
+            optional=versions.OPTIONAL,
+            spelling=versions.legacy_spelling,
         ),
     ),
 )

@@ -18,9 +18,7 @@ from ...core.initializers import normal, uniform_by_inputs
 from ...core.weight_names import Field
 from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
 from ...layers.composite import Composite
-from ...layers.convolution import NeighbourConvolution
 from ...layers.dense import Dense
-from ...layers.disentangled import disentangled_bias, distances_in_use, log_buckets
 from ...layers.dropout import Dropout
 from ...layers.embeddings import first_tokens, gather_positions
 from ...layers.extras import Extras
@@ -28,8 +26,10 @@ from ...layers.feed_forward import activation_function
 from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
 from ..backbone import Backbone
-from . import disentangled
+from . import versions
+from .convolution import NeighbourConvolution
 from .deberta import DebertaBlock
+from .disentangled import disentangled_bias, distances_in_use, log_buckets
 
 # === Config ===
 
@@ -69,7 +69,7 @@ class DebertaV2Config(Config):
     model_type: str = "deberta-v2"
 
     def __post_init__(self):
-        disentangled.complete(self)
+        versions.complete(self)
         object.__setattr__(self, "head_dim", self.head_dim or self.hidden_dim // self.num_heads)
         if self.distance_buckets is not None and not 1 <= self.distance_buckets // 2 < self.max_distance - 1:
             raise ValueError(
@@ -203,7 +203,7 @@ class DebertaV2(Backbone):
         common = dict(dtype=self.dtype_policy)
         norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.learned_positions = config.absolute_positions or config.mask_decoder
-        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **common)
+        self.embed = versions.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.relative_norm = self.convolution = self.mask_decoder = None
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
@@ -234,7 +234,7 @@ class DebertaV2(Backbone):
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, decode=False):
-        sequences = disentangled.sequences_of(inputs)
+        sequences = versions.sequences_of(inputs)
         x = self.embed(inputs, sequence_ids=sequences)
         distances = None
         if self.relative_embedding is not None:
@@ -247,7 +247,7 @@ class DebertaV2(Backbone):
         for i, block in enumerate(self.blocks):
             if decode and block is self.blocks[-1]:
                 query = x + self.mask_decoder(token_positions(inputs))
-                x, extras = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
+                x, extras = versions.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
             else:
                 x, extras = block(x, return_weights=attention_weights, **shared)
             all_extras.append(extras)
@@ -316,12 +316,12 @@ class DebertaReplacedTokenHead(Composite):
         return ops.squeeze(self.project(self.activation(self.dense(x))), axis=-1)
 
 
-HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **common: DebertaReplacedTokenHead(config, **common)}
+HEADS = {**versions.HEADS, "replaced_token": lambda config, **common: DebertaReplacedTokenHead(config, **common)}
 
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
-    **disentangled.CONFIG,
+    **versions.CONFIG,
     "head_dim": "attention_head_size",
     "distance_buckets": Field(
         "position_buckets",
@@ -358,7 +358,7 @@ HUGGINGFACE_DEFAULTS = {
 _SELF = "encoder.layer.{i}.attention.self"
 
 HUGGINGFACE_NAMES = {
-    **disentangled.NAMES,
+    **versions.NAMES,
     "relative_norm": "encoder.LayerNorm",
     "convolution": "encoder.conv.conv",
     "convolution/norm": "encoder.conv.LayerNorm",
@@ -386,9 +386,9 @@ register_family(
             classes={"Discriminator": "DebertaV2Model", **transformers_classes("DebertaV2")},
             prefix="deberta",
             names=HUGGINGFACE_NAMES,
-            tied=disentangled.TIED,
-            optional=disentangled.OPTIONAL,
-            spelling=disentangled.legacy_spelling,
+            tied=versions.TIED,
+            optional=versions.OPTIONAL,
+            spelling=versions.legacy_spelling,
         ),
     ),
 )

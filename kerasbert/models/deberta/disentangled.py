@@ -1,267 +1,88 @@
-"""What all DeBERTa versions have in common: embeddings, the enhanced mask decoder, heads, and the names in files."""
+"""Disentangled attention: scores from content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
 
-import keras
+import numpy as np
 from keras import ops
 
-from ...core.weight_names import Field
-from ...layers.composite import Composite
-from ...layers.dense import Dense
-from ...layers.dropout import Dropout
-from ...layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
-from ...layers.masks import real_tokens
-from ...layers.positions import token_positions
-
-# === Configs ===
+from ...layers.relative_attention import relative_shift
 
 
-def position_terms(terms):
-    """Converts position terms in any form found in configs (a tuple, a list, a str "c2p|p2c" or None) to a tuple."""
-    terms = terms.lower().split("|") if isinstance(terms, str) else terms or ()
-    terms = tuple(term.strip() for term in terms)
-    if set(terms) - {"c2p", "p2c"} or len(set(terms)) < len(terms):
-        raise ValueError(
-            "`position_terms` may contain c2p (content to position) and p2c (position to content), each at most once. "
-            f'Received: {terms}. Use ("c2p", "p2c").'
-        )
-    return terms
+def log_buckets(num_buckets, max_distance):
+    """Maps distances between query and key to buckets.
 
+    Each distance up to `num_buckets // 2` has a separate bucket. Larger distances share buckets, whose size grows on a
+    logarithmic scale. The bucket of a negative distance is the negative bucket of its absolute value.
 
-def complete(config):
-    """Fills in the fields whose default is the value of another field. Raises a ValueError for inconsistent fields."""
+    For example, with num_buckets=8 and max_distance=16, the buckets of the distances 0 to 15 are
+    0 1 2 3 4 5 5 6 6 6 7 7 7 7 7 7.
 
-    def set_field(name, value):
-        object.__setattr__(config, name, value)  # the dataclass is frozen
-
-    if config.hidden_dim % config.num_heads:
-        raise ValueError(
-            f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={config.hidden_dim}, num_heads="
-            f"{config.num_heads}. Use {config.hidden_dim + -config.hidden_dim % config.num_heads}."
-        )
-    set_field("position_terms", position_terms(config.position_terms))
-    set_field("embedding_dim", config.embedding_dim or config.hidden_dim)
-    set_field("max_distance", config.max_length if config.max_distance is None else config.max_distance)
-    if config.max_distance < 1:
-        raise ValueError(f"`max_distance` must be at least 1, or None. Received: {config.max_distance}.")
-    if config.mask_decoder and config.absolute_positions:
-        raise ValueError(
-            "`mask_decoder` is for encoders without absolute positions. Received: mask_decoder=True, "
-            "absolute_positions=True. Set one of them to False."
-        )
-    if config.embedding_dim != config.hidden_dim:
-        set_field("legacy_head", True)  # the other layout cannot store a head that projects to `embedding_dim`
-
-
-# === Layers ===
-
-
-def sequences_of(inputs):
-    """Returns the number of the sequence to which each token belongs, int32 (b, s), 0 for padding.
-
-    None if every row is one sequence without padding. Tokens attend within their sequence. Padding attends to no token,
-    because its outputs are never used.
+    Returns: numpy int (2 n + 1), the buckets of the distances -n, ..., n, where n is the first distance in the last
+        bucket or beyond it.
     """
-    real, sequences = real_tokens(inputs), inputs.get("sequence_ids")
-    if sequences is None:
-        return None if real is None else ops.cast(real, "int32")
-    return ops.where(real, ops.convert_to_tensor(sequences), 0)
+    middle = num_buckets // 2
+    # If the number of buckets is odd, there is one more bucket after `max_distance`.
+    beyond = ((max_distance - 1) / middle) ** ((num_buckets - middle - 1) / max(middle - 1, 1))
+    distances = np.arange(1, int(middle * beyond) + 3)
+    far = np.maximum(distances, middle).astype("float32") / np.float32(middle)
+    steps = np.log(far) / np.log(np.float32((max_distance - 1) / middle)) * np.float32(middle - 1)
+    buckets = np.where(distances <= middle, distances, np.ceil(steps).astype("int64") + middle)
+    return np.concatenate([-buckets[::-1], [0], buckets])
 
 
-class DebertaEmbeddings(Composite):
-    """The sum of token embeddings and, depending on the config, position and segment embeddings.
+def distances_in_use(rows, length):
+    """Selects the rows of a table of distance embeddings that a sequence of s tokens needs.
 
-    The sum is projected if `embedding_dim` differs from `hidden_dim`, and then normalised.
+    For example, with rows=[0, 1, 2, 3, 4] for the distances -2 to 2, a sequence of 2 tokens has distances from -1 to 1
+    only: it uses the table rows [1, 2, 3], and the indices into them are [0, 1, 2].
 
     Args:
-        config: a config with DeBERTa's fields.
-        tables: tuple of the token, position and segment embedding layers of another backbone, to share them. Layers
-            that the config does not use are None. Default: new layers.
+        rows: numpy int32 (2 n + 1), the table row of each distance -n, ..., n. Distances beyond n use the row of n or
+            -n.
+        length: s, an int, or a tensor in a TensorFlow graph where the length is unknown.
 
-    Call:
-        inputs: a batch.
-        sequence_ids: the result of `sequences_of` for the batch.
-
-    Returns: float (b, s, m), zeros at padding.
+    Returns: the indices of the r table rows in use, int32 (r,), and for each of the distances -(s - 1), ..., s - 1 the
+        index into these r rows, int32 (2 s - 1).
     """
-
-    def __init__(self, config, tables, **kwargs):
-        super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        tables = _new_tables(config, self.dtype_policy) if tables is None else _checked(tables, config)
-        self.token_embedding, self.position_embedding, self.segment_embedding = tables
-        self.projection = None
-        if config.embedding_dim != config.hidden_dim:
-            dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **common)
-            self.projection = Dense(config.hidden_dim, name="projection", **dense)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
-        self.dropout = Dropout(config.dropout, name="dropout", **common)
-
-    def call(self, inputs, sequence_ids=None):
-        token_ids = inputs["token_ids"]
-        x = self.token_embedding(token_ids)
-        if self.position_embedding is not None:
-            x = x + self.position_embedding(token_positions(inputs))
-        if self.segment_embedding is not None:
-            segment_ids = inputs.get("segment_ids")
-            x = x + self.segment_embedding(ops.zeros_like(token_ids) if segment_ids is None else segment_ids)
-        x = self.norm(x if self.projection is None else self.projection(x))
-        return self.dropout(x if sequence_ids is None else ops.where(sequence_ids[..., None] > 0, x, 0))
+    limit = len(rows) // 2
+    if not isinstance(length, int):
+        distances = ops.arange(1 - length, length, dtype="int32")
+        return np.arange(rows.max() + 1), ops.take(rows, ops.clip(distances, -limit, limit) + limit)
+    rows = rows[np.clip(np.arange(1 - length, length), -limit, limit) + limit]
+    return np.arange(rows.min(), rows.max() + 1, dtype="int32"), rows - rows.min()
 
 
-def _rows(config):
-    """Returns {embedding layer: number of embeddings}, with 0 for layers that the config does not use."""
-    positions = config.max_length if config.absolute_positions else 0
-    return dict(
-        token_embedding=config.vocabulary_size, position_embedding=positions, segment_embedding=config.num_segments
-    )
+def disentangled_bias(query, key, distances, project_key, project_query, scale):
+    """Computes content-to-position and position-to-content scores (He et al. 2020, arXiv 2006.03654, section 3.1).
 
-
-def _new_tables(config, dtype):
-    table = dict(output_dim=config.embedding_dim, embeddings_initializer=config.kernel_initializer(), dtype=dtype)
-    return [keras.layers.Embedding(rows, name=name, **table) if rows else None for name, rows in _rows(config).items()]
-
-
-def _checked(tables, config):
-    expected = [(rows, config.embedding_dim) if rows else None for rows in _rows(config).values()]
-    found = [None if table is None else tuple(table.embeddings.shape) for table in tables]
-    if found != expected:
-        raise ValueError(
-            "Shared embeddings must have the shapes that the config requires: tokens, positions and segments by "
-            f"embedding_dim. Received: {found} instead of {expected}. Use a config with the other backbone's sizes."
-        )
-    return tables
-
-
-def run_mask_decoder(block, x, query, return_weights=False, **arguments):
-    """Applies the last block twice as the enhanced mask decoder (section 3.2 of the paper).
+    For query i and key j, both terms use the embedding of the distance i - j, as in the official code. The formula of
+    the paper has j - i in the second term.
 
     Args:
-        block: the last block of the encoder.
-        x: float (b, s, m), the input of the block, from which keys and values are computed both times.
-        query: float (b, s, m), x plus absolute positions, from which the queries are computed the first time. The
-            second time, they are computed from the output of the first pass.
-        return_weights: whether to return the attention probabilities of the second pass.
-        **arguments: other arguments of the block.
+        query, key: float (b, s, h, d).
+        distances: None, or a tuple of the distance embeddings in use, float (r, m), and for each of the distances
+            -(s - 1), ..., s - 1 the index of its embedding, int32 (2 s - 1).
+        project_key: function that maps distance embeddings (r, m) to keys (r, h * d), for the content-to-position
+            term. None leaves the term out.
+        project_query: function that maps them to queries, for the position-to-content term. None leaves the term out.
+        scale: factor by which the scores are multiplied.
 
-    Returns: float (b, s, m), and `Extras` with the attention probabilities if requested.
+    Returns: float (b, h, s, s), or zeros (1, 1, 1, 1) if both terms are left out.
     """
-    for _ in range(2):
-        query, extras = block(x, query=query, return_weights=return_weights, **arguments)
-    return query, extras
+    bias = None
+    if distances is not None and project_key is not None:
+        bias = _scores_by_distance(query, project_key(distances[0]) * scale, ops.flip(distances[1]))
+    if distances is not None and project_query is not None:
+        y = ops.swapaxes(_scores_by_distance(key, project_query(distances[0]) * scale, distances[1]), -1, -2)
+        bias = y if bias is None else bias + y
+    return ops.zeros((1, 1, 1, 1), query.dtype) if bias is None else bias
 
 
-# === Heads ===
+def _scores_by_distance(x, vectors, rows):
+    """Multiplies each token with the vector of its distance from every other token: float (b, h, s, s).
 
-
-def first_token_classifier(num_labels, config, common):
-    """Returns the head for classification and multiple choice."""
-    return FirstTokenClassifier(
-        num_labels,
-        config.hidden_dim,
-        config.pooler_activation,
-        config.dropout if config.classifier_dropout is None else config.classifier_dropout,
-        config.pooler_dropout,
-        config.kernel_initializer(),
-        **common,
-    )
-
-
-HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.embedding_dim,
-        config.activation,
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
-    "classifier": lambda config, num_labels, **common: first_token_classifier(num_labels, config, common),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
-    "choice": lambda config, **common: first_token_classifier(1, config, common),
-}
-
-# === Hugging Face ===
-
-CONFIG = {
-    "vocabulary_size": "vocab_size",
-    "embedding_dim": "embedding_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "feed_forward_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
-    "absolute_positions": "position_biased_input",
-    "mask_decoder": "mask_decoder",  # kerasbert only; transformers keeps unknown fields
-    "relative_attention": "relative_attention",
-    "position_terms": Field(
-        "pos_att_type",
-        load=lambda stored: position_terms(stored["pos_att_type"]),
-        save=lambda config: list(config.position_terms),
-    ),
-    "max_distance": Field(
-        "max_relative_positions",
-        load=lambda stored: stored["max_relative_positions"] if stored["max_relative_positions"] > 0 else None,
-        save=lambda config: config.max_distance,
-    ),
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "pooler_dropout": "pooler_dropout",
-    "classifier_dropout": "cls_dropout",
-    "activation": "hidden_act",
-    "pooler_activation": "pooler_hidden_act",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "initializer_range": "initializer_range",
-    "legacy_head": "legacy",
-    "pad_id": "pad_token_id",
-    "model_type": "model_type",
-}
-
-NAMES = {
-    "embed/token_embedding": "embeddings.word_embeddings",
-    "embed/position_embedding": "embeddings.position_embeddings",
-    "embed/segment_embedding": "embeddings.token_type_embeddings",
-    "embed/projection": "embeddings.embed_proj",
-    "embed/norm": "embeddings.LayerNorm",
-    "relative_embedding": "encoder.rel_embeddings",
-    "mask_decoder": "embeddings.position_embeddings",
-    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
-    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
-    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
-    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
-    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
-    "masked_lm/dense": "lm_predictions.lm_head.dense",
-    "masked_lm/norm": "lm_predictions.lm_head.LayerNorm",
-    "masked_lm/bias": "lm_predictions.lm_head.bias",
-    "classifier/dense": "pooler.dense",
-    "classifier/project": "classifier",
-    "tagger/dense": "classifier",
-    "span/dense": "qa_outputs",
-    "choice/dense": "pooler.dense",
-    "choice/project": "classifier",
-}
-
-# The position embeddings of the mask decoder may be missing from files, because transformers ignores them.
-OPTIONAL = {"mask_decoder"}
-
-# {name in files with a "legacy" config: name in other files}, for the masked LM head.
-_LEGACY = {
-    "cls.predictions.transform.dense.weight": "lm_predictions.lm_head.dense.weight",
-    "cls.predictions.transform.dense.bias": "lm_predictions.lm_head.dense.bias",
-    "cls.predictions.transform.LayerNorm.weight": "lm_predictions.lm_head.LayerNorm.weight",
-    "cls.predictions.transform.LayerNorm.bias": "lm_predictions.lm_head.LayerNorm.bias",
-    "cls.predictions.bias": "lm_predictions.lm_head.bias",
-}
-
-TIED = {
-    **_LEGACY,
-    "cls.predictions.decoder.bias": "lm_predictions.lm_head.bias",
-    "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",
-}
-
-
-def legacy_spelling(config):
-    """Returns {name in `NAMES`: name in files} for tensors that have a different name in files with this config."""
-    return {new: old for old, new in _LEGACY.items()} if config.legacy_head else {}
+    Args:
+        x: float (b, s, h, d), queries or keys.
+        vectors: float (r, h * d), projected distance embeddings.
+        rows: int32 (2 s - 1), the index of the vector of each distance.
+    """
+    vectors = ops.take(ops.reshape(vectors, (-1, *x.shape[2:])), rows, axis=0)
+    return relative_shift(ops.einsum("bshd,rhd->bhsr", x, vectors), ops.shape(x)[1])

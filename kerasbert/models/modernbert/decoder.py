@@ -18,7 +18,8 @@ from ...layers.embeddings import last_tokens
 from ...layers.positions import Rotation
 from ..backbone import Backbone
 from . import modernbert
-from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes, label_head, vocabulary_head
+from .heads import LabelHead, VocabularyHead
+from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes
 
 # === Config ===
 
@@ -151,8 +152,8 @@ class ModernBertDecoder(Backbone):
 # === Heads ===
 
 HEADS = {
-    "causal_lm": vocabulary_head,
-    "classifier": lambda config, num_labels, **common: label_head(
+    "causal_lm": VocabularyHead,
+    "classifier": lambda config, num_labels, **common: LabelHead(
         config, num_labels, "last_output", config.head_bias, **common
     ),
 }

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
 from ...core.blocks import present, run_blocks
 from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
@@ -17,12 +18,12 @@ from ...core.weight_names import Field, Part
 from ...layers.attention import MultiHeadAttention
 from ...layers.composite import Composite
 from ...layers.dropout import Dropout
-from ...layers.embeddings import first_real_tokens, first_tokens, mean_tokens
+from ...layers.embeddings import first_tokens, gather_positions, mean_tokens
 from ...layers.feed_forward import GatedFeedForward
-from ...layers.heads import HeadTransform, TransformedHead, TransformedTableHead
-from ...layers.masks import AttentionMask
+from ...layers.masks import AttentionMask, real_tokens
 from ...layers.positions import Rotation, token_positions
 from ..backbone import Backbone
+from .heads import LabelHead, VocabularyHead
 from .huggingface import global_layers, layer_types, rope_parameters, rope_theta
 
 # === Config ===
@@ -240,43 +241,23 @@ class ModernBert(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
 
+def first_real_tokens(x, inputs):
+    """Returns the first vector of each sequence that is not padding, in the shapes of `first_tokens`."""
+    real = real_tokens(inputs)
+    if real is None or inputs.get("sequence_ids") is not None:
+        return first_tokens(x, inputs)
+    return gather_positions(x, ops.argmax(real, axis=1)[:, None])[:, 0]
+
+
 # === Heads ===
 
 
-def head_transform(config, **common):
-    """Returns the `HeadTransform` with which every head begins."""
-    return HeadTransform(
-        config.hidden_dim,
-        config.head_activation,
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        config.head_bias,
-        config.norm_bias,
-        name="transform",
-        **common,
-    )
-
-
-def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype=None, **common):
-    """Returns a head that computes `num_labels` logits from the output of the backbone named `reads`."""
-    initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
-    transform = head_transform(config, dtype=dtype)
-    return TransformedHead(
-        transform, num_labels, reads, config.classifier_dropout, initializer, use_bias, dtype=dtype, **common
-    )
-
-
-def vocabulary_head(config, dtype=None, **common):
-    """Returns a head that computes logits over the vocabulary."""
-    return TransformedTableHead(head_transform(config, dtype=dtype), config.vocabulary_bias, dtype=dtype, **common)
-
-
 HEADS = {
-    "masked_lm": vocabulary_head,
-    "classifier": lambda config, num_labels, **common: label_head(config, num_labels, "pooled_output", **common),
-    "tagger": label_head,
-    "span": lambda config, **common: label_head(config, 2, **common),
-    "choice": lambda config, **common: label_head(config, 1, "choice_output", **common),
+    "masked_lm": VocabularyHead,
+    "classifier": lambda config, num_labels, **common: LabelHead(config, num_labels, "pooled_output", **common),
+    "tagger": LabelHead,
+    "span": lambda config, **common: LabelHead(config, 2, **common),
+    "choice": lambda config, **common: LabelHead(config, 1, "choice_output", **common),
 }
 
 # === Hugging Face ===

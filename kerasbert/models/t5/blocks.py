@@ -7,7 +7,7 @@ from keras import ops
 
 from ...core.blocks import run_blocks
 from ...core.initializers import glorot_uniform, normal, truncated_normal
-from ...layers.attention import MultiHeadAttention
+from ...layers.attention import ProjectedAttention
 from ...layers.composite import Composite
 from ...layers.dense import Dense, tied_logits
 from ...layers.dropout import Dropout
@@ -15,10 +15,10 @@ from ...layers.embeddings import gather_positions
 from ...layers.feed_forward import FeedForward, GatedFeedForward
 from ...layers.heads import FirstTokenClassifier
 from ...layers.masks import real_tokens
-from ...layers.relative_attention import BucketedBias
+from .relative_bias import BucketedBias
 
 
-class T5Attention(MultiHeadAttention):
+class T5Attention(ProjectedAttention):
     """Attention with heads of any size, without biases and without scaling of the scores.
 
     The initial weights of the queries are smaller instead. Dropout of the attention probabilities drops a key for all
@@ -31,7 +31,7 @@ class T5Attention(MultiHeadAttention):
     scale = 1.0
 
     def __init__(self, config, **kwargs):
-        keras.layers.Layer.__init__(self, **kwargs)
+        super().__init__(**kwargs)
         width, inner = config.hidden_dim, config.num_heads * config.head_dim
 
         def dense(units, inputs, name):

@@ -20,13 +20,13 @@ from ...layers.composite import Composite
 from ...layers.dropout import Dropout
 from ...layers.embeddings import last_tokens
 from ...layers.feed_forward import FeedForward
-from ...layers.heads import LastTokenClassifier, TiedLMHead, TokenHead
+from ...layers.heads import FirstTokenClassifier, TiedLMHead, TokenHead
 from ...layers.masks import real_tokens
 from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ...layers.relative_attention import relative_sinusoids
-from ...layers.two_streams import RelativeQueries, SharedInputs, TwoStreamAttention, check_permutation, stream_views
 from ..backbone import Backbone
 from .huggingface import QUERIES, huggingface_fields, huggingface_implied, load_causal, load_length
+from .two_streams import RelativeQueries, SharedInputs, TwoStreamAttention, check_permutation, stream_views
 
 # === Config ===
 
@@ -258,6 +258,12 @@ class XLNet(Backbone):
 
 
 # === Heads ===
+
+
+class LastTokenClassifier(FirstTokenClassifier):
+    """A `FirstTokenClassifier` that reads the last token (`last_output`) instead, as XLNet does."""
+
+    reads = "last_output"
 
 
 def _causal_head(config, **common):

@@ -10,6 +10,7 @@ import pytest
 
 from kerasbert.data import Tokenizer, read_documents
 from kerasbert.data.text.storage import find_files
+from pipelines.corpora.options import Processes, TextFiles
 from pipelines.prepare_corpus import prepare_corpus
 
 pytestmark = pytest.mark.one_backend
@@ -45,8 +46,10 @@ def test_documents_of_a_folder_and_of_a_file(bucket):
 def test_a_corpus_of_an_object_store(bucket, tmp_path):
     Tokenizer.train("wordpiece", ["one two three four five six seven naïve"] * 3, 40).save(tmp_path / "tokenizer")
     corpora = [
-        prepare_corpus([bucket], tmp_path / "tokenizer", tmp_path / name, documents="blank-line", **options)
-        for name, options in {"here": {}, "datatrove": dict(executor="local", tasks=3)}.items()
+        prepare_corpus(
+            [bucket], tmp_path / "tokenizer", tmp_path / name, text=TextFiles(documents="blank-line"), processes=options
+        )
+        for name, options in {"here": Processes(), "datatrove": Processes(executor="local", tasks=3)}.items()
     ]
     assert [corpus.num_documents for corpus in corpora] == [7, 7]
     assert len({corpus.fingerprint for corpus in corpora}) == 1

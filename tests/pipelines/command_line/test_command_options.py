@@ -11,6 +11,7 @@ import pytest
 from kerasbert import command_line
 from pipelines.command_line.command import Command, Commands
 from pipelines.command_line.options import option_types, repeated_option
+from pipelines.runs.task_options import Optimizer
 
 pytestmark = pytest.mark.one_backend
 
@@ -228,8 +229,6 @@ def test_numbers_of_things_are_at_least_1(name, arguments, tmp_path):
     ],
 )
 def test_rates_of_finetune(rates, message):
-    from pipelines.finetune import check_rates
-
     with pytest.raises(ValueError, match=message):
-        check_rates(*rates)
-    check_rates(1e-4, 0, 0, None)
+        Optimizer(*rates)
+    assert Optimizer(1e-4, 0, 0, None).warmup_share == 0

@@ -14,6 +14,7 @@ from warcio.warcwriter import WARCWriter
 
 from kerasbert.data import Corpus, Tokenizer
 from pipelines.corpora import datatrove as module
+from pipelines.corpora.options import Cleaning, Processes
 from pipelines.prepare_corpus import option, prepare_corpus
 from tests.conftest import REPOSITORY
 
@@ -45,7 +46,8 @@ def files_of(folder):
 
 def prepare(folder, name, source="text", **options):
     names = dict(output=folder / name, held_out=folder / f"{name}_held_out", held_out_every=5)
-    return prepare_corpus([str(folder / source)], folder / "tokenizer", **{**names, "clean": "c4", **options})
+    names |= dict(cleaning=Cleaning("c4"))
+    return prepare_corpus([str(folder / source)], folder / "tokenizer", **{**names, **options})
 
 
 @pytest.mark.parametrize("shards", [None, 3])
@@ -56,7 +58,7 @@ def test_the_files_are_those_without_datatrove(folder, shards):
     expected.verify()
     assert expected.num_documents == 14  # of 21 pages 4 are dropped, and 3 held out
     for tasks in (1, 9) if shards is None else (3,):
-        prepare(folder, f"tasks_{tasks}", **sharding, executor="local", tasks=tasks)
+        prepare(folder, f"tasks_{tasks}", **sharding, processes=Processes(executor="local", tasks=tasks))
         for suffix in ("", "_held_out"):
             assert files_of(folder / f"tasks_{tasks}{suffix}") == files_of(folder / f"expected{suffix}"), tasks
         assert not list((folder / f"tasks_{tasks}").glob(".*"))
@@ -69,7 +71,7 @@ def test_the_files_are_those_without_datatrove(folder, shards):
 
 def test_two_processes(folder):
     prepare(folder, "expected")
-    prepare(folder, "two", executor="local", tasks=2, workers=2)
+    prepare(folder, "two", processes=Processes(2, "local", tasks=2))
     assert files_of(folder / "two") == files_of(folder / "expected")
 
 
@@ -86,10 +88,10 @@ def test_complete_tasks_are_not_repeated(folder, monkeypatch):
 
     monkeypatch.setattr(module.WritePart, "__call__", fails)
     with pytest.raises(OSError, match="node went away"):
-        prepare(folder, "again", executor="local", tasks=4)
+        prepare(folder, "again", processes=Processes(executor="local", tasks=4))
     assert done == [0, 1, None]
     assert [path.name for path in (folder / "again").iterdir()] == [".parts"]
-    prepare(folder, "again", executor="local", tasks=4)
+    prepare(folder, "again", processes=Processes(executor="local", tasks=4))
     assert done == [0, 1, None, 2, 3]
     assert files_of(folder / "again") == files_of(folder / "expected")
 
@@ -99,8 +101,8 @@ def test_similar_documents_are_dropped(folder):
     copy = page(0).replace("wind", "storm", 1)
     assert copy != page(0)
     (folder / "text" / "6.txt").write_text(f"{page(50)}\n\n{copy}")
-    options = dict(clean=None, held_out=None, deduplicate="minhash", executor="local")
-    corpus = prepare(folder, "unique", tasks=2, **options)
+    options = dict(held_out=None, cleaning=Cleaning(deduplicate="minhash"))
+    corpus = prepare(folder, "unique", processes=Processes(executor="local", tasks=2), **options)
     dropped = json.loads((folder / "unique" / "dropped.json").read_text())
     assert [(entry["reason"], entry["documents"]) for entry in dropped] == [("similar document", 1)]
     assert corpus.num_documents == 7 * 3 - 1 - 1
@@ -124,7 +126,9 @@ def test_warc_files(folder):
             writer.write_record(record)
     with pytest.raises(ValueError, match="WARC files.*need datatrove. Use --executor local"):
         prepare(folder, "crawled", "crawl")
-    corpus = prepare(folder, "crawled", "crawl", clean=None, held_out=None, executor="local")
+    corpus = prepare(
+        folder, "crawled", "crawl", held_out=None, cleaning=Cleaning(), processes=Processes(executor="local")
+    )
     assert corpus.num_documents == 1
     tokenizer = corpus.tokenizer()
     assert corpus.tokens.tolist() == np.concatenate(tokenizer.encode(page(4).split("\n"), False)).tolist()
@@ -158,9 +162,9 @@ def test_slurm(folder, monkeypatch, capfd):
     found = prepare(
         folder,
         "jobs",
-        executor="slurm",
-        tasks=2,
-        executor_options=["partition=cpu", "time=1:00:00", "mem_per_cpu_gb=4"],
+        processes=Processes(
+            executor="slurm", tasks=2, executor_options=("partition=cpu", "time=1:00:00", "mem_per_cpu_gb=4")
+        ),
     )
     assert found is None and "corpus.json appears when the last one has ended" in capfd.readouterr().out
     assert files_of(folder / "jobs") == files_of(folder / "expected")
@@ -171,13 +175,13 @@ def test_slurm(folder, monkeypatch, capfd):
 
 def test_bad_options(folder):
     with pytest.raises(ValueError, match="Received: --deduplicate lines. Use minhash, or no executor"):
-        prepare(folder, "bad", deduplicate="lines", executor="local")
+        prepare(folder, "bad", cleaning=Cleaning("c4", "lines"), processes=Processes(executor="local"))
     with pytest.raises(ValueError, match="minhash need datatrove. Use --executor local"):
-        prepare(folder, "bad", deduplicate="minhash")
+        prepare(folder, "bad", cleaning=Cleaning("c4", "minhash"))
     with pytest.raises(ValueError, match="`tasks` must be at least 1. Received: 0"):
-        prepare(folder, "bad", executor="local", tasks=0)
+        prepare(folder, "bad", processes=Processes(executor="local", tasks=0))
     with pytest.raises(ValueError, match="form name=value. Received: 'partition'"):
-        prepare(folder, "bad", executor="slurm", executor_options=["partition"])
+        prepare(folder, "bad", processes=Processes(executor="slurm", executor_options=("partition",)))
     assert not (folder / "bad").exists()
     assert [option("a=2"), option("time=1:00"), option("b=x=y")] == [("a", 2), ("time", "1:00"), ("b", "x=y")]
 

@@ -13,6 +13,7 @@ from kerasbert.data.corpus import parts, writing
 from kerasbert.data.text.locks import locked
 from pipelines import prepare_corpus as module
 from pipelines.corpora import parts as corpus_parts
+from pipelines.corpora.options import Processes
 from pipelines.prepare_corpus import prepare_corpus
 from tests.conftest import REPOSITORY
 
@@ -104,7 +105,7 @@ def test_the_files_do_not_depend_on_the_number_of_workers(tmp_path, prepare, sma
     options = dict(shards=2, block_documents=2)
     for workers in (1, 3, 4):
         folders = dict(output=tmp_path / f"{workers}", held_out=tmp_path / f"{workers}_held_out")
-        prepare(workers=workers, **folders, **options)
+        prepare(processes=Processes(workers), **folders, **options)
         for name, folder in folders.items():
             assert files_of(folder) == files_of(tmp_path / ("1" if name == "output" else "1_held_out"))
     assert capsys.readouterr().out.count("3 workers, as this process may use 3 cores") == 1

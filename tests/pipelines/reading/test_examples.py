@@ -8,13 +8,15 @@ import pytest
 
 import kerasbert
 from pipelines.evaluate import evaluate
-from pipelines.finetune import finetune, first_of
+from pipelines.finetune import finetune
 from pipelines.predict import predict
 from pipelines.reading.examples import read_examples
 from pipelines.reading.inputs import read_inputs, read_line
 from pipelines.reading.labelled import Columns
 from pipelines.reading.tables import read_rows
+from pipelines.reading.task_examples import first_of
 from pipelines.runs.scores import question_scores
+from pipelines.runs.task_options import Optimizer, Start, Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -307,7 +309,9 @@ FILES = {
 @pytest.mark.parametrize("task", FILES)
 def test_from_files_to_answers(task, finished_run, tmp_path, capsys):
     data = write(tmp_path, *FILES[task])
-    options = dict(epochs=12, batch_size=8, learning_rate=1e-2, max_length=16)
+    options = dict(
+        training=Training(epochs=12, batch_size=8), optimizer=Optimizer(learning_rate=0.01), start=Start(max_length=16)
+    )
     metrics = finetune(str(finished_run[0] / "model"), str(data), tmp_path / "m", str(data), task, **options)
     best = metrics["f1" if task != "choices" else "accuracy"]
     assert best == (100.0 if task == "questions" else 1.0)

@@ -20,6 +20,7 @@ from pipelines.runs.reports import (
     spread,
     validation_rows,
 )
+from pipelines.runs.task_options import Optimizer, Start, Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -108,7 +109,11 @@ def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run,
     rows = [json.loads(line) for line in labelled_file.read_text().splitlines()]
     data = tmp_path / "a.jsonl"
     data.write_text("\n".join(json.dumps(row) for row in rows * 4))
-    options = dict(epochs=1, batch_size=4, max_length=16, learning_rate=1e-2, keep_best=True)
+    options = dict(
+        training=Training(epochs=1, batch_size=4, keep_best=True),
+        start=Start(max_length=16),
+        optimizer=Optimizer(learning_rate=0.01),
+    )
     metrics = finetune(str(finished_run[0] / "model"), str(data), tmp_path / "m", str(data), **options)
     assert metrics["epochs"] == 1 and "epoch 1 of 1  step " in capsys.readouterr().out
     with open(tmp_path / "m" / "logs" / "seed_0" / "log.csv", newline="") as file:

@@ -5,7 +5,7 @@ import pytest
 from kerasbert.data import Tokenizer
 from kerasbert.data.tokenizers.families import FAMILIES
 from pipelines.recipes.recipe import all_recipes, find_recipe
-from pipelines.show.words import TokenNames, common_words, cut, model_type_of, word_tokenizer
+from pipelines.show.words import COMMON_WORDS, TokenNames, cut, model_type_of, word_tokenizer
 
 pytestmark = pytest.mark.one_backend
 
@@ -43,7 +43,7 @@ def test_pieces_have_at_most_so_many_letters():
 
 
 def test_noise_can_draw_further_words():
-    assert len(common_words()) > 400 and "apple" in common_words()
+    assert len(COMMON_WORDS) > 400 and "apple" in COMMON_WORDS
     small, large = (word_tokenizer([SENTENCE], "bert", further=further) for further in (("apple",), None))
     assert small.vocabulary_size == 5 + 11 + 1 and large.vocabulary_size > 400
 

@@ -1,0 +1,125 @@
+"""Reads the labels of losses, and checks that the examples suit the loss, before training."""
+
+import numpy as np
+
+from ..data.tasks.labels import indices_of
+
+
+def _numbers(y, rows, loss, shapes):
+    try:
+        y = np.asarray(y, "float32")
+    except (TypeError, ValueError):
+        raise ValueError(f"The labels of {loss.name} must be numbers of equal counts. Received: {y!r:.60}.") from None
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if not np.isfinite(y).all():
+        raise ValueError(f"The labels of {loss.name} must be finite. Received: {y[~np.isfinite(y)][0]}.")
+    if y.shape not in shapes:
+        wanted = " or ".join(str(shape) for shape in shapes)
+        raise ValueError(f"The labels of {loss.name} must have the shape {wanted}. Received: {y.shape}.")
+    return y
+
+
+def _read_numbers(y, rows, columns, loss):
+    """one number per example; only their order matters"""
+    y = _numbers(y, rows, loss, [(rows,)])
+    if rows > 1 and np.ptp(y) == 0:
+        raise ValueError(f"{loss.name} learns from examples with different labels. Received: {y[0]} for all.")
+    return y
+
+
+def _read_scores(y, rows, columns, loss):
+    """one score from -1 to 1 per example"""
+    y = _numbers(y, rows, loss, [(rows,)])
+    wrong = y[np.abs(y) > 1]
+    if len(wrong):
+        raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the maximum.")
+    return y
+
+
+def _read_binary(y, rows, columns, loss):
+    """1 for similar texts and 0 for others"""
+    y = _numbers(y, rows, loss, [(rows,)])
+    wrong = y[(y != 0) & (y != 1)]
+    if len(wrong):
+        raise ValueError(f"The labels of {loss.name} must be 0 or 1. Received: {wrong[0]}.")
+    return y
+
+
+def _read_groups(y, rows, columns, loss):
+    """one class per text, as a number or a name"""
+    names, indices = np.unique(np.asarray(y), return_inverse=True)
+    if indices.size != rows:
+        raise ValueError(f"{loss.name} needs one class per example, {rows}. Received: {indices.size}.")
+    if len(names) < 2 or len(names) == rows:
+        raise ValueError(
+            f"{loss.name} needs two classes or more, and two texts or more of a class. Received: {len(names)} classes "
+            f"of {rows} texts."
+        )
+    return indices.reshape(-1).astype("int32")
+
+
+def _read_classes(y, rows, columns, loss):
+    """one class per pair, as a number or a name"""
+    return indices_of(loss.labels, y)
+
+
+def _read_margins(y, rows, columns, loss):
+    """per example the teacher's margins between the positive and the negatives, or its scores of all documents"""
+    negatives = columns - 2
+    shapes = [(rows, negatives), (rows, negatives + 1)]
+    return _numbers(y, rows, loss, [(rows,), shapes[1]] if negatives == 1 else shapes)
+
+
+def _read_teacher_scores(y, rows, columns, loss):
+    """per example the teacher's scores of all documents"""
+    return _numbers(y, rows, loss, [(rows, columns - 1)])
+
+
+def _read_vectors(y, rows, columns, loss):
+    """per example the teacher's vector, or one for each of its texts"""
+    y = np.asarray(y, "float32")
+    if y.ndim not in (2, 3) or y.shape[0] != rows or (y.ndim == 3 and y.shape[1] != columns):
+        raise ValueError(
+            f"The labels of {loss.name} must be vectors, ({rows}, width) or ({rows}, {columns}, width). Received: "
+            f"{y.shape}."
+        )
+    return y
+
+
+def _read_guides(y, rows, columns, loss):
+    """the guide's vector of every text"""
+    y = np.asarray(y, "float32")
+    if y.ndim != 3 or y.shape[:2] != (rows, columns):
+        raise ValueError(
+            f"The labels of {loss.name} must be the guide's vectors, ({rows}, {columns}, width). Received: {y.shape}."
+        )
+    return y
+
+
+# {kind of labels: function of (y, number of examples, number of texts, loss) that returns an array}. The docstrings
+# complete the error about missing labels.
+READERS = {
+    "numbers": _read_numbers,
+    "scores": _read_scores,
+    "binary": _read_binary,
+    "groups": _read_groups,
+    "classes": _read_classes,
+    "margins": _read_margins,
+    "teacher_scores": _read_teacher_scores,
+    "vectors": _read_vectors,
+    "guides": _read_guides,
+}
+
+
+def check_texts(loss, texts, batch_size):
+    """Raises a ValueError if the loss needs other examples in the batch, and there are none, or only equal ones."""
+    if not loss.needs_rows(len(texts[0])):
+        return
+    if min(batch_size, len(texts)) < 2:
+        raise ValueError(
+            f"{loss.name} compares the examples of a batch. Received: a batch of one example. Use a larger batch_size, "
+            "or add negatives."
+        )
+    if len(set(map(tuple, texts))) == 1:
+        raise ValueError(f"{loss.name} compares the examples of a batch. Received: {len(texts)} equal examples.")

@@ -1,0 +1,92 @@
+"""Reads minimal pairs, an acceptable and an unacceptable sentence each, in the layouts of BLiMP and Zorro."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kerasbert.data.text.tables import TABLES, suffix_of
+
+from .labelled import GUESSED, Columns
+from .tables import Reading, read_rows
+
+# Columns of BLiMP (Warstadt et al. 2020, arXiv 1912.00582).
+GOOD, BAD = "sentence_good", "sentence_bad"
+PARADIGM, PHENOMENON = ("UID", "paradigm"), ("linguistics_term", "phenomenon")
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """An acceptable and an unacceptable sentence.
+
+    Args:
+        paradigm: name of the contrast that the pair belongs to, or "".
+        good: the acceptable sentence.
+        bad: the unacceptable sentence.
+        phenomenon: name of the group of paradigms, or "".
+    """
+
+    paradigm: str
+    good: str
+    bad: str
+    phenomenon: str = ""
+
+
+def read_minimal_pairs(
+    source: str | Path, reading: Reading | None = None, columns: Columns = GUESSED
+) -> list[MinimalPair]:
+    """Reads the pairs of a table, a text file, a data set on the hub, or all such files of a folder.
+
+    A table has the columns of BLiMP: sentence_good, sentence_bad and, where given, UID and linguistics_term. In a text
+    file, two lines are a pair. As in Zorro (Huebner et al. 2021, BabyBERTa), the first of them is unacceptable, and the
+    file is named phenomenon-paradigm.txt. Files of a folder whose rows do not name a paradigm are a paradigm each.
+
+    Args:
+        source: file, folder, or hf://name.
+        reading: how files are read.
+        columns: the column of the acceptable sentence (`text`), and of the unacceptable one (`pair`). In text files, 0
+            is the first of two lines and 1 the second.
+
+    Raises:
+        ValueError: there are no pairs, or a sentence is missing.
+    """
+    reading = reading or Reading()
+    files = [source]
+    if not str(source).startswith("hf://") and Path(source).is_dir():
+        files = sorted(file for file in Path(source).iterdir() if suffix_of(file) in (*TABLES, ".txt"))
+    pairs = [pair for file in files for pair in _pairs_of(file, reading, columns, named=len(files) > 1)]
+    if not pairs:
+        raise ValueError(f"Minimal pairs are read from {', '.join((*TABLES, '.txt'))}. Received: {source} without any.")
+    return pairs
+
+
+def _pairs_of(file: str | Path, reading: Reading, columns: Columns, named: bool) -> Iterator[MinimalPair]:
+    is_text = not str(file).startswith("hf://") and reading.format_of(file, "text") in ("text", "label-text")
+    if is_text:
+        good, bad = columns.text or "1", columns.pair or "0"
+        phenomenon, _, paradigm = Path(file).stem.rpartition("-")
+        rows = _rows_of_lines(Path(file), reading)
+    else:
+        good, bad = columns.text or GOOD, columns.pair or BAD
+        phenomenon, paradigm = "", Path(file).stem if named else ""
+        rows = read_rows(file, replace(reading, header=not columns.are_numbers))
+    for number, row in enumerate(rows, start=1):
+        for name in (good, bad):
+            if not isinstance(row.get(name), str) or not row[name]:
+                raise ValueError(
+                    f"A minimal pair must have two sentences. Received: {file} row {number} without {name!r}. It "
+                    f"has: {', '.join(map(str, row))}. Name the columns with --columns.text and --columns.pair."
+                )
+        yield MinimalPair(
+            next((str(row[name]) for name in PARADIGM if row.get(name)), paradigm),
+            row[good],
+            row[bad],
+            next((str(row[name]) for name in PHENOMENON if row.get(name)), phenomenon),
+        )
+
+
+def _rows_of_lines(path: Path, reading: Reading) -> Iterator[dict]:
+    """Yields two lines at a time, as columns 0 and 1. Empty lines are left out."""
+    lines = [line.strip() for line in reading.lines(path) if line.strip()]
+    if len(lines) % 2:
+        raise ValueError(f"A text file of minimal pairs must have two lines a pair. Received: {path}: {len(lines)}.")
+    return ({"0": first, "1": second} for first, second in zip(lines[::2], lines[1::2], strict=True))

@@ -1,0 +1,89 @@
+"""Task models: created from a pretrained backbone, fed with examples, and scored."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from kerasbert.objectives import Seq2SeqLM
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+
+from ..reading.examples import Examples
+from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
+from .text_to_text import Wording
+
+
+def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
+    """Creates a task model from a pretrained backbone, with a newly initialised head.
+
+    For a sequence-to-sequence model, `max_length` sets the maximum length of the tokenizer, which truncates sources.
+    """
+    if max_length is not None and kind != "sequences":
+        options["max_length"] = max_length
+    if kind in ("classes", "labels", "score"):
+        cls, options = TextClassifier, {**options, "problem": kind, **({"labels": labels} if labels else {})}
+    elif kind == "tags":
+        cls, options = TokenClassifier, {**options, "labels": labels}
+    else:
+        cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*newly initialised, train before use")
+        model = cls.from_preset(folder, **options)
+    if kind == "sequences":
+        limit = model.backbone.position_limit
+        if max_length and limit and max_length > limit:
+            raise ValueError(
+                f"`max_length` must be at most the {limit} positions of the model. Received: {max_length}."
+            )
+        limits = (model.require_tokenizer().max_length, getattr(model.backbone.config, "max_length", None), 512)
+        model.tokenizer.max_length = max_length or min(filter(None, limits))
+    return model
+
+
+def batches_of(
+    model,
+    kind: str,
+    examples: Examples,
+    wording: Wording | None = None,
+    balanced: bool = False,
+    batch_size: int = 32,
+    epochs: int = 1,
+    seed: int = 0,
+    shuffle: bool = True,
+):
+    """Creates the batches of all epochs. For a text-to-text model, examples are first converted to text."""
+    weights = None
+    if balanced:
+        if kind != "classes":
+            raise ValueError(f"`balanced` is only for tasks of kind classes. Received: {kind}. Leave out --balanced.")
+        names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
+        weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
+    examples = wording(examples) if wording else examples
+    targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
+    return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
+
+
+def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
+    """Converts the targets to the form that the model's `fit` accepts."""
+    if kind != "score":
+        return examples.y if kind in ("questions", "choices", "sequences") else model.encode_labels(examples.y)
+    try:
+        return model.encode_labels([float(label) for label in examples.y])
+    except ValueError as error:
+        raise ValueError(f"Scores must be numbers ({error}). For names use --task classes.") from None
+
+
+def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
+    """Evaluates a task model. Returns (scores, answers). `writing` are options of `generate`."""
+    if isinstance(model, TextClassifier):
+        targets = encoded_targets(model, model.problem, examples)
+        return text_scores(model, examples, targets, batch_size)
+    for cls, function in (
+        (TokenClassifier, tag_scores),
+        (QuestionAnswerer, question_scores),
+        (MultipleChoice, choice_scores),
+        (Seq2SeqLM, sequence_scores),
+    ):
+        if isinstance(model, cls):
+            return function(model, examples, batch_size, **writing)
+    raise ValueError(f"Scores on examples need a task model. Received: a {type(model).__name__}.")

@@ -1,0 +1,69 @@
+"""Minimal pairs in the files of BLiMP and Zorro, and in tables."""
+
+import json
+
+import pytest
+
+from pipelines.reading.labelled import Columns
+from pipelines.reading.minimal_pairs import MinimalPair, read_minimal_pairs
+from pipelines.reading.tables import Reading
+
+pytestmark = pytest.mark.one_backend
+
+ISLAND = {
+    "sentence_good": "Who should Ann hug after shocking Bob?",
+    "sentence_bad": "Who should Ann hug Bob after shocking?",
+    "field": "syntax",
+    "linguistics_term": "island_effects",
+    "UID": "adjunct_island",
+    "simple_LM_method": True,
+    "pairID": "0",
+}
+
+
+def test_blimp(tmp_path):
+    (tmp_path / "adjunct_island.jsonl").write_text(json.dumps(ISLAND) + "\n")
+    (tmp_path / "drop_argument.jsonl").write_text(json.dumps({"sentence_good": "Go.", "sentence_bad": "Take."}) + "\n")
+    (tmp_path / "README.md").write_text("no pairs")
+    island = MinimalPair("adjunct_island", ISLAND["sentence_good"], ISLAND["sentence_bad"], "island_effects")
+    assert read_minimal_pairs(tmp_path) == [island, MinimalPair("drop_argument", "Go.", "Take.")]
+    assert read_minimal_pairs(tmp_path / "adjunct_island.jsonl") == [island]
+    assert read_minimal_pairs(tmp_path / "drop_argument.jsonl") == [MinimalPair("", "Go.", "Take.")]
+
+
+def test_zorro(tmp_path):
+    """The first line of a pair is unacceptable, and the last hyphen of the name is before the paradigm."""
+    file = tmp_path / "filler-gap-wh_question.txt"
+    file.write_text("this colors must be white .\nthis color must be white .\n\nthose foot .\nthose feet .\n")
+    pairs = [("this color must be white .", "this colors must be white ."), ("those feet .", "those foot .")]
+    expected = [MinimalPair("wh_question", good, bad, "filler-gap") for good, bad in pairs]
+    assert read_minimal_pairs(file) == read_minimal_pairs(tmp_path) == expected
+    swapped = read_minimal_pairs(file, columns=Columns("0", "1"))
+    assert [(pair.good, pair.bad) for pair in swapped] == [(bad, good) for good, bad in pairs]
+    file.write_bytes("caf\xe9 .\ncaf\xe9s .\n".encode("latin-1"))
+    assert read_minimal_pairs(file, Reading("latin-1"))[0].good == "caf\xe9s ."
+
+
+def test_tables_with_other_columns(tmp_path):
+    (tmp_path / "pairs.csv").write_text("right,wrong,paradigm,phenomenon\nHe is.,He are.,simple,agreement\n")
+    found = read_minimal_pairs(tmp_path / "pairs.csv", columns=Columns("right", "wrong"))
+    assert found == [MinimalPair("simple", "He is.", "He are.", "agreement")]
+    (tmp_path / "bare.tsv").write_text("He are.\tHe is.\n")
+    found = read_minimal_pairs(tmp_path / "bare.tsv", columns=Columns("1", "0"))
+    assert found == [MinimalPair("", "He is.", "He are.")]
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.txt", "one\ntwo\nthree\n", "must have two lines a pair. Received: .*a.txt: 3"),
+        ("a.jsonl", '{"sentence_good": "a"}', "a.jsonl row 1 without 'sentence_bad'. It has: sentence_good"),
+        ("a.jsonl", '{"sentence_good": "a", "sentence_bad": ""}', "row 1 without 'sentence_bad'"),
+        ("a.txt", "", "Minimal pairs are read from .csv, .*.txt. Received: .* without any"),
+        ("a.md", "one\ntwo\n", "Received: .* without any"),
+    ],
+)
+def test_mistakes(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_minimal_pairs(tmp_path)

@@ -1,0 +1,99 @@
+"""Hard negatives, contrastive pairs, zero-shot scores and pooling without prompts: the worked numbers."""
+
+import collections
+
+import numpy as np
+import pytest
+from keras import ops
+
+from kerasbert.retrieval import NegativeRules, contrastive_pairs, entailment_scores, mine_hard_negatives
+from kerasbert.tasks.poolings import pooled
+from tests.models.reference import to_numpy
+from tests.retrieval.golden import R, cases
+
+DOCUMENTS = [f"d{i}" for i in range(10)]
+PAIRS = [("q0", "d0"), ("q1", "d1"), ("q1", "d2"), ("q2", "d3")]
+
+
+def encode(texts):
+    vectors = {"d": R(70, 10, 4), "q": R(71, 3, 4)}
+    return np.stack([vectors[text[0]][int(text[1])] for text in texts])
+
+
+@pytest.mark.one_backend
+def test_worked_mining():
+    found = cases("eval", "mine_hard_negatives")
+    assert len(found) == 8
+    for case in found:
+        settings = dict(case["settings"])
+        both = settings.pop("include_positives", False)
+        layout = settings.pop("output_format", "n-tuple" if both else "triplet")
+        rows = mine_hard_negatives(PAIRS, encode, DOCUMENTS, NegativeRules(**settings), layout, include_positives=both)
+        assert [list(row) for row in rows] == case["rows"], case["settings"]
+
+
+@pytest.mark.one_backend
+def test_mining_by_chance_and_with_a_reranker():
+    rules = NegativeRules(2, range_max=6, sampling="random")
+    rows = [mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS, rules, "labeled-pair", seed=seed) for seed in range(20)]
+    assert {row[0] for row in rows} == {("q0", "d0", 1)} and {len(row) for row in rows} == {3}
+    similar = np.argsort(-(encode(DOCUMENTS) @ encode(["q0"])[0]) / np.linalg.norm(encode(DOCUMENTS), axis=1))[:6]
+    assert {text for row in rows for _, text, label in row if not label} == {f"d{i}" for i in similar} - {"d0"}
+    reverse = NegativeRules(2, max_score=0.55)
+    scores = mine_hard_negatives(
+        PAIRS[:1], encode, DOCUMENTS, reverse, rerank=lambda pairs: [int(text[1]) / 10 for _, text in pairs]
+    )
+    assert [row[2] for row in scores] == ["d5", "d4"]
+
+
+@pytest.mark.one_backend
+def test_contrastive_pairs():
+    for case in cases("eval", "setfit_pairs"):
+        labels = case["inputs"]["labels"]
+        for sampling, expected in case["positive_negative"].items():
+            pairs = contrastive_pairs(labels, sampling)
+            counts = collections.Counter(score for *_, score in pairs)
+            assert [counts[1.0], counts[0.0]] == expected
+            assert all((labels[i] == labels[j]) == score for i, j, score in pairs)
+            assert [score for *_, score in pairs[:6]] == [1.0, 0.0] * 3
+    assert not any(i == j for i, j, _ in contrastive_pairs(labels, include_identical=False))
+    assert (0, 1, 1.0) in contrastive_pairs([{"a", "b"}, {"b"}, {"c"}])
+
+
+@pytest.mark.one_backend
+def test_entailment():
+    (case,) = cases("eval", "zero_shot")
+    logits, names = case["inputs"]["logits"], case["inputs"]["order"]
+    np.testing.assert_allclose(entailment_scores(logits, names), case["single"], atol=1e-6)
+    np.testing.assert_allclose(entailment_scores(logits, names, multi_label=True), case["multi"], atol=1e-6)
+    np.testing.assert_allclose(entailment_scores(logits[:1], names), case["multi"][:1], atol=1e-6)
+    turned = [row[::-1] for row in logits]
+    np.testing.assert_allclose(entailment_scores(turned, ["ENTAILMENT", "neutral", "no"]), case["single"], atol=1e-6)
+
+
+def test_pooling_without_the_prompt():
+    found = cases("eval", "pooling")
+    assert len(found) == 4
+    for case in found:
+        mask = np.array(case["inputs"]["mask"], bool)
+        left = case["settings"]["prompt_length"]
+        left = None if left is None else ops.full((3,), left, "int32")
+        for name, expected in case["output"].items():
+            vectors = to_numpy(pooled(name, ops.convert_to_tensor(R(30, 3, 4, 3)), ops.convert_to_tensor(mask), left))
+            np.testing.assert_allclose(vectors, expected, atol=1e-6, err_msg=f"{name} {case['settings']}")
+
+
+@pytest.mark.one_backend
+def test_bad_input():
+    with pytest.raises(ValueError, match="`range_max` must be at least 5.*Received: 4"):
+        NegativeRules(3, range_min=2, range_max=4)
+    with pytest.raises(ValueError, match="`num_negatives` must be at least 1"):
+        NegativeRules(0)
+    with pytest.raises(ValueError, match="n-tuple with include_positives. Received: 'triplet'"):
+        mine_hard_negatives(PAIRS, encode, include_positives=True)
+    with pytest.raises(ValueError, match="pairs of a query and a positive. Received: none"):
+        mine_hard_negatives([], encode)
+    with pytest.raises(ValueError, match=r"\(candidates, 3\). Received: \(3,\)"):
+        entailment_scores([1.0, 2.0, 3.0], ["a", "b", "c"])
+    with pytest.raises(ValueError, match="one of unique, oversampling, undersampling. Received: 'all'"):
+        contrastive_pairs([0, 1], "all")
