@@ -96,9 +96,8 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path | MaskedLM = 
         corpus.check_tokenizer(_tokenizer_of(init_from))
     if objective.distils:
         is_open = isinstance(teacher, MaskedLM)
-        options["teacher"] = (
-            teacher if is_open else MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
-        )
+        source = teacher or recipe.teacher
+        options["teacher"] = source if is_open else MaskedLM.from_preset(source, dtype=recipe.policy)
         if not is_open and options["teacher"].tokenizer is not None:
             corpus.check_tokenizer(options["teacher"].tokenizer)
     new = functools.partial(_new_model, recipe, tokenizer, init_from)

@@ -294,12 +294,12 @@ def _callbacks(run: Run, request: StopRequest) -> list[keras.callbacks.Callback]
 
 def _summary(run: Run) -> str:
     recipe, tokens = run.recipe, sum(text.num_tokens for text in run.corpora.values())
-    sizes = dict.fromkeys(f"{phase.batch_size * phase.length:,}" for phase in recipe.phases)
-    return (
-        f"{recipe.name}: {run.model.count_params():,} weights, {recipe.steps:,} updates of {' and '.join(sizes)} tokens, "
-        f"{tokens:,} tokens of text; a report every {run.every:,} updates; unigram loss "
-        f"{run.entropy:.3f} nats per token"
-    ) + (f"; on {run.devices} devices" if run.devices > 1 else "")
+    sizes = " and ".join(dict.fromkeys(f"{phase.batch_size * phase.length:,}" for phase in recipe.phases))
+    text = (
+        f"{recipe.name}: {run.model.count_params():,} weights, {recipe.steps:,} updates of {sizes} tokens, {tokens:,} "
+    )
+    text += f"tokens of text; a report every {run.every:,} updates; unigram loss {run.entropy:.3f} nats per token"
+    return text + (f"; on {run.devices} devices" if run.devices > 1 else "")
 
 
 def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
