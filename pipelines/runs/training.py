@@ -295,7 +295,8 @@ def _callbacks(run: Run, request: StopRequest) -> list[keras.callbacks.Callback]
 def _summary(run: Run) -> str:
     recipe, tokens = run.recipe, sum(text.num_tokens for text in run.corpora.values())
     sizes = " and ".join(dict.fromkeys(f"{phase.batch_size * phase.length:,}" for phase in recipe.phases))
-    text = (
+    weights = run.model.count_params()
+    text = f"{recipe.name}: {weights:,} weights, {recipe.steps:,} updates of {sizes} tokens, {tokens:,} "
         f"{recipe.name}: {run.model.count_params():,} weights, {recipe.steps:,} updates of {sizes} tokens, {tokens:,} "
     )
     text += f"tokens of text; a report every {run.every:,} updates; unigram loss {run.entropy:.3f} nats per token"
