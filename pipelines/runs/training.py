@@ -297,8 +297,6 @@ def _summary(run: Run) -> str:
     sizes = " and ".join(dict.fromkeys(f"{phase.batch_size * phase.length:,}" for phase in recipe.phases))
     weights = run.model.count_params()
     text = f"{recipe.name}: {weights:,} weights, {recipe.steps:,} updates of {sizes} tokens, {tokens:,} "
-        f"{recipe.name}: {run.model.count_params():,} weights, {recipe.steps:,} updates of {sizes} tokens, {tokens:,} "
-    )
     text += f"tokens of text; a report every {run.every:,} updates; unigram loss {run.entropy:.3f} nats per token"
     return text + (f"; on {run.devices} devices" if run.devices > 1 else "")
 
