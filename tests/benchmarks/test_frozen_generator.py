@@ -11,6 +11,7 @@ from benchmarks.studies.frozen_generator.run import ModernElectra, recipe_of, ve
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Bert, BertConfig, ModernBert, ModernBertConfig
 from kerasbert.objectives import Discriminator, MaskedLM
+from pipelines.recipes.optimizers import WarmupDecay
 
 pytestmark = pytest.mark.one_backend
 
@@ -26,7 +27,7 @@ def test_a_modernbert_with_a_discriminator_head_scores_tokens_and_keeps_its_weig
 
 
 def test_seeds_change_the_run():
-    assert recipe_of(1, 100).seed == 1 and recipe_of(1, 100).schedule == {"peak": 5e-4, "warmup": 5}
+    assert recipe_of(1, 100).seed == 1 and recipe_of(1, 100).optimizer.schedule == WarmupDecay(5e-4, warmup=5)
 
 
 def test_the_gain_is_tested_against_the_goal():

@@ -18,6 +18,7 @@ from benchmarks.studies.tiny_recipes.measures import (
 from benchmarks.studies.tiny_recipes.run import cell_of, label, read_rows, report, tiny_recipes
 from benchmarks.studies.tiny_recipes.texts import TEXTS, novel, sentences, text_of
 from kerasbert.data import Corpus, Tokenizer
+from pipelines.recipes.data import Languages
 from pipelines.recipes.recipe import find_recipe
 
 pytestmark = pytest.mark.one_backend
@@ -62,7 +63,7 @@ def test_every_recipe_has_a_text():
         recipe = find_recipe(name)
         pairs = recipe.data.labelled or (recipe.teacher and find_recipe(recipe.teacher).data.labelled)
         assert not pairs or text_of(name)[0].startswith("novels"), f"{name} needs documents of sentences"
-        assert not recipe.languages or "languages" in text_of(name)[0]
+        assert not isinstance(recipe.data, Languages) or "languages" in text_of(name)[0]
     assert {name.partition(".")[0] for name in TEXTS} <= {name.partition(".")[0] for name in tiny_recipes()}
 
 
