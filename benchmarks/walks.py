@@ -3,9 +3,10 @@
     KERAS_BACKEND=torch python -m benchmarks.walks              # a line for each walk
     KERAS_BACKEND=torch python -m benchmarks.walks --files      # and the files, with the functions that are read there
 
-A walk is the first call of every function of `kerasbert/` and `pipelines/`, in order: a reader reads a function once.
-Calls are followed to a depth of DEPTH functions of ours, so that the walk has the course of the work, and not
-what computes it. A stay is a run of consecutive calls in one file. A return is a stay in a file that was left before.
+A walk is the first call of every function of `kerasbert/` and `pipelines/`, as a reader reads a function once. It
+leaves out what is a subject of its own (data, layers, models, the backend), and what is called from deeper than DEPTHS:
+the course of the work, and not what computes it. `load` goes deeper, because its first functions only hand over to each
+other. A stay is a run of consecutive calls in one file. A return is a stay in a file that was left before.
 """
 
 import argparse
@@ -21,11 +22,12 @@ from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = tuple(f"{ROOT / name}{os.sep}" for name in ("kerasbert", "pipelines"))
-DEPTH = 3  # functions of ours on the stack
+LEFT_OUT = tuple(f"{ROOT / 'kerasbert' / name}{os.sep}" for name in ("backend", "data", "layers", "models"))
+DEPTHS = {"pretrain": 3, "fit": 3, "load": 8}  # functions of ours on the stack
 WORDS = "the old cat dog hen cow saw met hid led by in a house tree garden".split()
 
 
-def walk(function: Callable[[], object], depth: int = DEPTH) -> list[tuple[str, str]]:
+def walk(function: Callable[[], object], depth: int) -> list[tuple[str, str]]:
     """Runs a function. Returns (file, function) of the calls that are followed, in order."""
     seen: set[CodeType] = set()
     found: list[tuple[str, str]] = []
@@ -40,7 +42,8 @@ def walk(function: Callable[[], object], depth: int = DEPTH) -> list[tuple[str, 
             stack -= 1
             return
         stack += 1
-        if stack <= depth and code not in seen and not code.co_name.startswith("<"):
+        is_followed = stack <= depth and not code.co_filename.startswith(LEFT_OUT) and not code.co_name.startswith("<")
+        if is_followed and code not in seen:
             seen.add(code)
             found.append((os.path.relpath(code.co_filename, ROOT), code.co_qualname))
 
@@ -77,7 +80,9 @@ def walks(work: Path) -> dict[str, Callable[[], object]]:
     model = TextClassifier(Bert(config), labels=["a", "b"], tokenizer=tokenizer)
     model.save_to_preset(work / "model")
     return {
-        "pretrain": lambda: pretrain((str(work / "corpus"),), work / "run", "bert.tiny", set=("steps=2",)),
+        "pretrain": lambda: pretrain(
+            (str(work / "corpus"),), work / "run", "bert.tiny", set=("steps=2", "schedule.warmup=1")
+        ),
         "fit": lambda: model.fit(texts, ["a", "b"] * 8, batch_size=4, verbose=0),
         "load": lambda: kerasbert.load(work / "model"),
     }
@@ -86,12 +91,11 @@ def walks(work: Path) -> dict[str, Callable[[], object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", action="store_true", help="print the stays")
-    parser.add_argument("--depth", type=int, default=DEPTH, help="functions of ours on the stack")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name, function in walks(Path(folder)).items():
             with contextlib.redirect_stdout(io.StringIO()):
-                stays = stays_of(walk(function, options.depth))
+                stays = stays_of(walk(function, DEPTHS[name]))
             files = len({file for file, _ in stays})
             print(f"{name:9} {len(stays)} stays in {files} files, {returns_of(stays)} returns")
             for file, names in stays if options.files else ():

@@ -27,8 +27,8 @@ from .reading.splits import named_sources
 from .reading.tables import Reading
 from .reading.task_examples import read_task
 from .reading.tasks import TASKS, TaskSpec, task_of
-from .recipes.recipe import Recipe, read_recipe
-from .runs.building import evaluation_batches, named
+from .recipes.recipe import Evaluation, Recipe, read_recipe
+from .runs.building import evaluation_batches
 from .runs.finetuning import flat
 from .runs.outputs import check_outputs, write_results
 from .runs.scores import language_model_scores, pair_scores
@@ -83,7 +83,7 @@ def evaluate(
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
     wanted = None if task in (None, MINIMAL_PAIRS) else task_of(task).kind
     recipe = _recipe_of(model) if corpus else None
-    loaded = kerasbert.load(model, **(recipe.evaluation_config if recipe else {}))
+    loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
     kind = _checked_kind(loaded, task, wanted)
     if sources and (kind is not None or isinstance(loaded, MaskedLM | CausalLM)):
         found = [
@@ -215,14 +215,9 @@ def _batches_of_recipe(
     recipe = _recipe_of(folder)
     if recipe is None:
         return None
-    changes = {"batch_size": batch_size, "length": length}
-    held_out = {
-        **recipe.held_out,
-        **recipe.evaluation_data,
-        **{name: value for name, value in changes.items() if value is not None},
-    }
+    changes = recipe.evaluation | Evaluation(batch_size, length)
     most = steps or json.loads(_recipe_path(folder).read_text(encoding="utf-8")).get("held_out_steps", 100)
-    return evaluation_batches(replace(recipe, held_out=held_out), named(texts), most)
+    return evaluation_batches(recipe, texts, most, changes)
 
 
 def _recipe_path(folder: str) -> Path | None:

@@ -16,29 +16,28 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.backend import seed_everything
-from kerasbert.data import Corpus, Tokenizer
+from kerasbert.data import Corpus, Tokenizer, Tokens
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import Progress, adamw
 
 from .command_line.command import Command
 from .pretrain import train
 from .reading.standard_library import AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
+from .recipes.data import MaskedLMData, Phase
+from .recipes.models import Pretraining
+from .recipes.optimizers import AdamW, WarmupDecay
 from .recipes.recipe import Recipe
 from .runs.task_models import new_model
 
 RECIPE = Recipe(
-    name="quickstart",
-    backbone="bert_tiny",
+    "quickstart",
     # Changes for a run of a few minutes: no dropout; initial weights four times as large as BERT's, because BERT is six
     # times as wide and the loss would otherwise stay on a plateau; and twice BERT's mask rate, to learn more from each
     # row.
-    config=dict(max_length=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.08),
-    data=dict(mask_rate=0.3),
-    batch_size=32,
-    length=64,
-    steps=1_400,
-    schedule=dict(peak=3e-3, warmup=100),
-    optimizer=dict(weight_decay=0.01, global_clipnorm=1.0, epsilon=1e-6),
+    Pretraining("bert_tiny", dict(max_length=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.08)),
+    MaskedLMData(noise=Tokens(0.3)),
+    (Phase(1_400, batch_size=32, length=64),),
+    AdamW(WarmupDecay(3e-3, warmup=100), weight_decay=0.01, global_clipnorm=1.0, epsilon=1e-6),
 )
 VOCABULARY = 2_000
 LABELLED, TESTED_PER_AREA = 300, 100

@@ -34,7 +34,7 @@ KERNELS = {
     "tpu": re.compile(r"@tpu_custom_call"),
 }
 # What recipes need because the vocabulary is so small.
-SETTINGS = {"transformer_xl.tiny": ("config.cutoffs=(100,200)",)}
+SETTINGS = {"transformer_xl.tiny": ("model.cutoffs=(100,200)",)}
 
 
 @functools.cache

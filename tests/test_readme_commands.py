@@ -18,9 +18,9 @@ WORDS = "the cat dog sat ran big small house tree red on mat ann bob rome bonn [
 SMALLER = {
     "--vocabulary-size": ["60"],
     "--set": [
-        "steps=4", "batch_size=4", "length=16", "schedule.warmup=1", "config.num_layers=1", "config.hidden_dim=16",
-        "config.num_heads=2", "config.feed_forward_dim=24", "config.max_length=128", "data.dupe_factor=2",
-        "data.whole_words=true",
+        "steps=4", "batch_size=4", "length=16", "warmup=1", "model.num_layers=1", "model.hidden_dim=16",
+        "model.num_heads=2", "model.feed_forward_dim=24", "model.max_length=128", "data.rows.passes=2",
+        "data.noise=WholeWords",
     ],
     "--epochs": ["1"],
 }  # fmt: skip

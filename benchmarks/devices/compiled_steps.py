@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 GIB = 2**30
-NO_DROPOUT = ("config.dropout=0.0", "config.attention_dropout=0.0")
-NO_GENERATOR_DROPOUT = ("generator_config.dropout=0.0", "generator_config.attention_dropout=0.0")
+NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
+NO_GENERATOR_DROPOUT = ("model.objective.generator.dropout=0.0", "model.objective.generator.attention_dropout=0.0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,8 @@ class Model:
     causal: bool = False
 
     def overrides(self, layers: int, rows: int) -> list[str]:
-        sizes = [f"batch_size={rows}", f"length={self.length}", "steps=2", "long_steps=0", "long_length=0"]
-        sizes += ["small_steps=0", "small_batches=()", "dtype=mixed_bfloat16", f"config.num_layers={layers}"]
-        return [*sizes, f"config.vocabulary_size={self.vocabulary}", "schedule.warmup=1", *self.settings]
+        sizes = [f"phases=[(2,{rows},{self.length})]", "dtype=mixed_bfloat16", f"model.num_layers={layers}"]
+        return [*sizes, f"model.vocabulary_size={self.vocabulary}", "warmup=1", *self.settings]
 
     def attended(self, layers: int) -> float:
         """The mean share of the keys of a row that a query attends to, without masks of padding and packed rows."""
@@ -61,7 +60,7 @@ class Model:
 
 
 def _replaced(recipe: str, vocabulary: int) -> Model:
-    settings = (f"generator_config.vocabulary_size={vocabulary}",)
+    settings = (f"model.objective.generator.vocabulary_size={vocabulary}",)
     return Model(recipe, 512, vocabulary, 12, settings=settings, no_dropout=NO_DROPOUT + NO_GENERATOR_DROPOUT)
 
 
@@ -74,11 +73,11 @@ PAPERS = {
     "modernbert_base_8192_chunks": Model(
         "modernbert.base_long", 8_192, 50_368, 22, (3, 6), ("init_from=", "data.rows=chunks"), window=64
     ),
-    "t5_base": Model("t5.base", 512, 32_128, 12, no_dropout=("config.dropout=0.0",)),
+    "t5_base": Model("t5.base", 512, 32_128, 12, no_dropout=("model.dropout=0.0",)),
     "electra_base": _replaced("electra.base", 30_522),
     "deberta_v3_base": _replaced("deberta.v3_base", 128_100),
     "gpt2": Model(
-        "gpt2.small", 1_024, 50_257, 12, no_dropout=(*NO_DROPOUT, "config.embedding_dropout=0.0"), causal=True
+        "gpt2.small", 1_024, 50_257, 12, no_dropout=(*NO_DROPOUT, "model.embedding_dropout=0.0"), causal=True
     ),
 }
 # Names without "_dropout" are models without the paper's dropout.

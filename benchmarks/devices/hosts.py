@@ -21,29 +21,41 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ("batch_size=8", "length=16", "schedule.warmup=2", "config.hidden_dim=32", "config.num_heads=4")
-SMALL += ("config.feed_forward_dim=64", "config.num_layers=2", "config.dropout=0.1")
-ELECTRA = ("config.embedding_dim=16", "generator_config.embedding_dim=16", "generator_config.num_layers=1")
-ELECTRA += ("generator_config.hidden_dim=16", "generator_config.num_heads=2", "generator_config.feed_forward_dim=32")
+SMALL = ("batch_size=8", "length=16", "warmup=2", "model.hidden_dim=32", "model.num_heads=4")
+SMALL += ("model.feed_forward_dim=64", "model.num_layers=2", "model.dropout=0.1")
+ELECTRA = (
+    "model.embedding_dim=16",
+    "model.objective.generator.embedding_dim=16",
+    "model.objective.generator.num_layers=1",
+)
+ELECTRA += (
+    "model.objective.generator.hidden_dim=16",
+    "model.objective.generator.num_heads=2",
+    "model.objective.generator.feed_forward_dim=32",
+)
 FAMILIES = {
-    "bert": ("bert.tiny", "wordpiece", ("data.dupe_factor=2",)),
-    "bert_accumulated": ("bert.tiny", "wordpiece", ("data.dupe_factor=2", "batch_size=16", "accumulation=2")),
+    "bert": ("bert.tiny", "wordpiece", ("data.rows.passes=2", "data.static_masks=2")),
+    "bert_accumulated": (
+        "bert.tiny",
+        "wordpiece",
+        ("data.rows.passes=2", "data.static_masks=2", "batch_size=16", "accumulation=2"),
+    ),
     "bert_packed": (
         "bert.tiny",
         "wordpiece",
-        ("data.rows=packed", "data.sentence_pairs=False", "objective_options={}"),
+        ("data.rows=packed",),
     ),
-    "t5": ("t5.tiny", "unigram", ("config.head_dim=8",)),
+    "t5": ("t5.tiny", "unigram", ("model.head_dim=8",)),
     "electra": ("electra.tiny", "wordpiece", ELECTRA),
     "transformer_xl": (
         "transformer_xl.tiny",
         "wordpiece",
-        ("config.head_dim=8", "config.cutoffs=()", "config.memory_length=16"),
+        ("model.head_dim=8", "model.cutoffs=()", "model.memory_length=16"),
     ),
     "xlnet": (
         "xlnet.tiny",
         "wordpiece",
-        ("config.memory_length=8", "config.reuse_length=8", "data.reuse_length=8"),
+        ("model.memory_length=8", "data.reuse_length=8"),
     ),
 }
 

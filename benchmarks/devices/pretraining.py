@@ -7,6 +7,7 @@ to the folder `pieces` beside the results, with their checksums, and the command
 """
 
 import argparse
+import dataclasses
 import os
 import sys
 import tarfile
@@ -25,21 +26,22 @@ LEAST_GAIN = 0.5  # nats per token below the unigram entropy after a whole run; 
 
 def recipe_of(tiny: bool):
     """BERT-mini with the settings of the quickstart, in bfloat16 and with the dropout of the paper."""
-    import dataclasses
-
     from pipelines.quickstart import RECIPE
+    from pipelines.recipes.data import Phase
+    from pipelines.recipes.models import Pretraining
 
+    recipe = dataclasses.replace(RECIPE, name="gpu_check")
     if tiny:
-        return dataclasses.replace(RECIPE, name="gpu_check", batch_size=4, length=32, steps=12, schedule=_schedule(12))
+        return _of_phase(recipe, Phase(12, batch_size=4, length=32))
     config = dict(max_length=128, dropout=0.1, attention_dropout=0.1, initializer_range=0.05)
-    sizes = dict(batch_size=256, length=128, steps=6_000, schedule=_schedule(6_000))
-    return dataclasses.replace(
-        RECIPE, name="gpu_check", backbone="bert_mini", config=config, dtype="mixed_bfloat16", **sizes
-    )
+    recipe = dataclasses.replace(recipe, model=Pretraining("bert_mini", config), dtype="mixed_bfloat16")
+    return _of_phase(recipe, Phase(6_000, batch_size=256, length=128))
 
 
-def _schedule(steps: int) -> dict:
-    return dict(peak=1e-3, warmup=steps // 12)
+def _of_phase(recipe, phase):
+    """The recipe with one phase, whose schedule has a peak of 1e-3 and a warm-up of a twelfth of its updates."""
+    settings = ["learning_rate=1e-3", f"warmup={phase.steps // 12}"]
+    return dataclasses.replace(recipe, phases=(phase,)).with_settings(settings)
 
 
 def corpora(folder: Path, vocabulary: int, documents: int | None):
@@ -75,7 +77,7 @@ def pretrain(folder: Path, minutes: float, tiny: bool) -> tuple[bool, str, dict]
     seconds = time.perf_counter() - start
     log = {key: value for key, value in last.items() if isinstance(value, (int, float))}
     step = int(log.get("step", 0))
-    tokens = step * recipe.batch_size * recipe.length
+    tokens = step * recipe.phases[0].batch_size * recipe.phases[0].length
     gain = log.get("below_unigram")
     whole = step == recipe.steps
     right = gain is not None and (tiny or not whole or gain >= LEAST_GAIN)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer, read_documents
+from kerasbert.data import Corpus, MaskedLMBatches, SegmentPairs, Tokenizer, read_documents
 from kerasbert.data.corpus.megatron import EncodedDocuments, MegatronPair, Pairs, PairWriter
 from kerasbert.data.corpus.shards import shard_digest, shard_name, shard_table
 from kerasbert.data.corpus.writing import write_record, write_tokenizer
@@ -212,9 +212,7 @@ def index(options) -> dict:
     clock = time.perf_counter()
     with Peaks() as peaks:
         corpus = Corpus.open(folder)
-        batches = MaskedLMBatches.from_settings(
-            corpus, 16, 128, seed=1, steps=20, rows="segment_pairs", dupe_factor=options.passes
-        )
+        batches = MaskedLMBatches(corpus, 16, 128, seed=1, steps=20, rows=SegmentPairs(options.passes))
         built = time.perf_counter() - clock
         keras.utils.set_random_seed(0)
         sizes = dict(num_layers=2, hidden_dim=64, num_heads=2, feed_forward_dim=128, max_length=128)

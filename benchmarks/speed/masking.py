@@ -38,7 +38,7 @@ from kerasbert.data import (  # noqa: E402
     Tokenizer,
 )
 from kerasbert.data.noise.corruption import positions_of  # noqa: E402
-from kerasbert.data.noise.masking import Tokens, WholeWords  # noqa: E402
+from kerasbert.data.noise.masking import NGrams, Tokens, WholeWords  # noqa: E402
 from kerasbert.data.noise.noise import MaskableRows, MaskingVocabulary  # noqa: E402
 from kerasbert.data.noise.permutations import SpanTargets, order_ranks, random_order  # noqa: E402
 from kerasbert.data.sampling import DYNAMIC, row_draws  # noqa: E402
@@ -101,7 +101,7 @@ def _contenders(rule: str, corpus: Corpus, token_ids: np.ndarray) -> dict[str, C
         return {**ours, "kerasbert, batches": batches.__getitem__, **_collators(tokenizer, token_ids)}
     if rule == "whole words":
         ours = {"kerasbert": _masker(tokenizer, token_ids, starts)}
-        batches = MaskedLMBatches.from_settings(*of, whole_words=True, **endless)
+        batches = MaskedLMBatches(*of, noise=WholeWords(), **endless)
         theirs = _collators(tokenizer, token_ids, starts)
         rows = row_by_row(masking_rows.whole_words, starts)
         return {**ours, "kerasbert, batches": batches.__getitem__, **theirs, "row by row": rows}
@@ -110,16 +110,16 @@ def _contenders(rule: str, corpus: Corpus, token_ids: np.ndarray) -> dict[str, C
         ours = {"kerasbert": _permuter(tokenizer, token_ids), "kerasbert, batches": batches.__getitem__}
         return {**ours, **_permutation_collators(tokenizer, token_ids)}
     if rule == "spans":
-        batches = SpanMaskBatches.from_settings(*of, whole_sentences=False, **endless)
+        batches = SpanMaskBatches(*of, rows="chunks", **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.spans, starts)}
     if rule == "n-grams":
-        batches = MaskedLMBatches.from_settings(*of, ngrams=3, **endless)
+        batches = MaskedLMBatches(*of, noise=NGrams(), **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.ngrams, starts)}
     if rule == "replaced tokens":
         batches = ReplacedTokenBatches(*of, **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.slots)}
     if rule == "sentence pairs":
-        return {"kerasbert, batches": MaskedLMBatches.from_settings(*of, sentence_pairs=True, **endless).__getitem__}
+        return {"kerasbert, batches": MaskedLMBatches(*of, rows="segment_pairs", **endless).__getitem__}
     raise ValueError(f"The rules are {', '.join(RULES)}. Received: {rule!r}.")
 
 

@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -42,17 +42,17 @@ TRAINING_SHARE = 0.95  # of a stage
 
 # === Models ===
 
-WIDE = ("config.hidden_dim=256", "config.feed_forward_dim=1024")
+WIDE = ("model.hidden_dim=256", "model.feed_forward_dim=1024")
 BERT = (
     *WIDE,
-    *("config.num_heads=8", "config.max_length=128", "config.dropout=0.1", "config.attention_dropout=0.1"),
-    *("objective_options.sentence_pair=false", "data.sentence_pairs=false", "data.static_masks=false"),
-    "data.shares=(0.9, 0.0)",  # no visible targets, as in BabyBERTa
+    *("model.num_heads=8", "model.max_length=128", "model.dropout=0.1", "model.attention_dropout=0.1"),
+    *("data.rows=chunks", "data.static_masks=0"),
+    "data.noise.shares=(0.9, 0.0)",  # no visible targets, as in BabyBERTa
 )
 PACKED = ("data.rows=packed", "length=128")
 MODERNBERT = (
-    *("config.num_layers=6", "config.hidden_dim=256", "config.num_heads=4", "config.feed_forward_dim=384"),
-    "config.local_attention=128",
+    *("model.num_layers=6", "model.hidden_dim=256", "model.num_heads=4", "model.feed_forward_dim=384"),
+    "model.local_attention=128",
 )
 
 
@@ -73,7 +73,7 @@ class Candidate:
 
 def bert(layers: int, *settings: str) -> Candidate:
     """A BERT like BabyBERTa, with one sentence in each sequence."""
-    return Candidate("bert.tiny", (*BERT, f"config.num_layers={layers}", "batch_size=16", *settings), "sentences")
+    return Candidate("bert.tiny", (*BERT, f"model.num_layers={layers}", "batch_size=16", *settings), "sentences")
 
 
 CANDIDATES = {
@@ -83,7 +83,7 @@ CANDIDATES = {
     "BERT 4 x 256, sentences packed into 16 rows of 128": bert(4, *PACKED),
     "ModernBERT 6 x 256, 16 packed rows of 128": Candidate("modernbert.tiny", (*MODERNBERT, "batch_size=16")),
     "GPT-2 6 x 256, 16 rows of 128": Candidate(
-        "gpt2.tiny", (*WIDE, "config.num_layers=6", "config.num_heads=4", "batch_size=16", "length=128")
+        "gpt2.tiny", (*WIDE, "model.num_layers=6", "model.num_heads=4", "batch_size=16", "length=128")
     ),
 }
 
@@ -140,7 +140,7 @@ def measure(name: str, corpus: Corpus) -> dict:
     """Trains a model for some updates; returns the line of RESULTS."""
     candidate = CANDIDATES[name]
     text = divided(corpus, candidate.text, WORK)
-    short = (f"steps={SAMPLE}", "schedule.warmup=0", "schedule.decay_from=warmup")
+    short = (f"steps={SAMPLE}", "warmup=0", "optimizer.schedule.decay_from=warmup")
     recipe = find_recipe(candidate.recipe).with_settings([*candidate.settings, *short])
     seed_everything(0)
     model = make_model(recipe, text)
@@ -149,7 +149,7 @@ def measure(name: str, corpus: Corpus) -> dict:
     tokens = statistics.mean(real_tokens(sample[step][0]) for step in range(SAMPLE))
     seconds, busy = [], []
     for part in range(PARTS + 1):
-        batches = make_batches(replace(recipe, steps=UPDATES, seed=part), text)
+        batches = make_batches(recipe.with_settings([f"steps={UPDATES}", f"seed={part}"]), text)
         begin, begin_busy = time.perf_counter(), time.process_time()
         model.fit(batches, verbose=0)
         seconds.append((time.perf_counter() - begin) / UPDATES)

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.harness import append, machine
 
-SETTINGS = ("batch_size=8", "length=64", "schedule.final=0.0", "config.max_length=64")
+SETTINGS = ("batch_size=8", "length=64", "optimizer.schedule.final=0.0", "model.max_length=64")
 HELD_OUT = 400  # batches
 CONTENDERS = ("kerasbert", "torch loop")
 
@@ -53,14 +53,14 @@ def torch_loop(model, recipe, batches, held_out) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         model.save_to_preset(folder)
         peer = BertForMaskedLM.from_pretrained(folder)
-    numbers, schedule = recipe.optimizer, recipe.class_of("schedule")(steps=recipe.steps, **recipe.schedule)
+    numbers, schedule = recipe.optimizer, recipe.optimizer.schedule(recipe.steps)
     decayed = [weight for weight in peer.parameters() if weight.ndim > 1]
     others = [weight for weight in peer.parameters() if weight.ndim == 1]
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": numbers["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
+        [{"params": decayed, "weight_decay": numbers.weight_decay}, {"params": others, "weight_decay": 0.0}],
         lr=0.0,
-        betas=(numbers["beta_1"], numbers["beta_2"]),
-        eps=numbers["epsilon"],
+        betas=(numbers.beta_1, numbers.beta_2),
+        eps=numbers.epsilon,
         fused=True,
     )
 
@@ -81,7 +81,7 @@ def torch_loop(model, recipe, batches, held_out) -> dict:
     for step in range(recipe.steps):
         loss, _ = loss_of(batches[step])
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(peer.parameters(), numbers["global_clipnorm"])
+        torch.nn.utils.clip_grad_norm_(peer.parameters(), numbers.global_clipnorm)
         for group in optimizer.param_groups:
             group["lr"] = rates[step]
         optimizer.step()

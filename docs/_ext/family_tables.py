@@ -153,9 +153,10 @@ def recipes_table(modules):
                 continue
             recipe = function()
             summary = inspect.getdoc(function).split("\n\n")[0].replace("\n", " ")
-            rows.append(
-                (f"`{recipe.name}`", summary, f"{recipe.batch_size:,} × {recipe.length:,}", f"{recipe.steps:,}")
+            sizes = dict.fromkeys(
+                f"{phase.batch_size:,} × {phase.length:,}" for phase in (recipe.phases[0], recipe.phases[-1])
             )
+            rows.append((f"`{recipe.name}`", summary, ", ".join(sizes), f"{recipe.steps:,}"))
     return markdown_table(RECIPE_COLUMNS, rows)
 
 

@@ -94,7 +94,6 @@ class _Generators:
 
 def _in_chunks_torch(function, inputs, chunk, generators):
     import torch
-    from torch.utils.checkpoint import checkpoint
 
     arrays = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
     rows = next(iter(arrays.values())).shape[0]
@@ -105,12 +104,36 @@ def _in_chunks_torch(function, inputs, chunk, generators):
         with generators.at_start(), part_of_batch(start, min(chunk, rows - start), seed):
             return function({name: array[start : start + chunk] for name, array in arrays.items()})
 
-    if chunk >= rows:
-        outputs = encode(0)
+    if chunk >= rows or not torch.is_grad_enabled():
+        outputs = torch.cat([encode(start) for start in range(0, rows, chunk)])
     else:
-        outputs = torch.cat([checkpoint(encode, start, use_reentrant=False) for start in range(0, rows, chunk)])
+        # The weights are no arguments of the function, which therefore needs another one with a gradient.
+        outputs = _chunks_torch().apply(torch.zeros((), requires_grad=True), encode, range(0, rows, chunk))
     generators.advance()
     return outputs
+
+
+@functools.cache
+def _chunks_torch():
+    import torch
+
+    class Chunks(torch.autograd.Function):
+        """Computes chunks without a graph, and once more in the backward pass, where the weights get gradients."""
+
+        @staticmethod
+        def forward(ctx, _, encode, starts):
+            ctx.encode, ctx.starts = encode, starts
+            return torch.cat([encode(start) for start in starts])
+
+        @staticmethod
+        def backward(ctx, *upstream):
+            for start, gradient in zip(ctx.starts, upstream[0].split(ctx.starts.step), strict=True):
+                with torch.enable_grad():
+                    outputs = ctx.encode(start)
+                torch.autograd.backward(outputs, gradient)
+            return torch.zeros(()), None, None
+
+    return Chunks
 
 
 def _map_jax(encode, count, parts):

@@ -103,7 +103,7 @@ def write_embedder(folder, normalize, pooling, lengths, prompts):
     for path in paths[1:]:
         (folder / path).mkdir(exist_ok=True)
     _write(folder / "modules.json", modules)
-    _write(folder / "1_Pooling" / "config.json", {**pooling, "include_prompt": True})
+    _write(folder / "1_Pooling" / "config.json", pooling)
     _write(folder / "sentence_bert_config.json", lengths)
     _write(folder / "config_sentence_transformers.json", {**prompts, "similarity_fn_name": "cosine"})
 

@@ -27,7 +27,7 @@ from ..retrieval.similarity import unit
 from ..retrieval.wrappers import AdaptiveLayer
 from ..training.alternating import plain_optimizers
 from ..training.convert import read_texts
-from .poolings import POOLINGS
+from .poolings import POOLINGS, pooled
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
@@ -39,10 +39,12 @@ class Prompts:
     Args:
         texts: {name: text}, such as {"query": "query: ", "document": "passage: "}.
         default: the name of the prompt that `TextEmbedder.embed` uses by default. Default: none.
+        pooled: whether the hidden states of a prompt's tokens are pooled with those of the text.
     """
 
     texts: dict[str, str] = dataclasses.field(default_factory=dict)
     default: str | None = None
+    pooled: bool = True
 
     def __post_init__(self) -> None:
         if self.default is not None and self.default not in self.texts:
@@ -103,7 +105,8 @@ class TextEmbedder(Task):
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
+        inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts. `prompt_lengths`, int (b,), is the number
+            of tokens at the start of each row that are not pooled.
 
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim`, the dimension is the hidden
         size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each layer, (b, c,
@@ -114,13 +117,14 @@ class TextEmbedder(Task):
     SAVED_AS = {
         "pooling": Saved(str | list[str]),
         "truncate_dim": Saved(int | None, 1),
-        "prompts": Saved(dict[str, str | dict[str, str] | None] | None),
+        "prompts": Saved(dict[str, str | dict[str, str] | bool | None] | None),
         "objective": Saved(str | dict | None, highest=10_000),
     }
 
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
     TRAINING_ONLY = ("pair_classifier",)
+    extra_inputs = ("prompt_lengths",)
     needs_targets = False  # many objectives have no targets besides the order of the texts
 
     def __init__(
@@ -187,7 +191,7 @@ class TextEmbedder(Task):
             chunk = self.objective.chunk and self.objective.chunk * texts
             vectors = in_chunks(self._training_vectors, rows, chunk, self.backbone)
         else:
-            vectors = self._pooled_output(self.backbone(rows), rows)
+            vectors = self._pooled_output(self.backbone(super().inputs_of_backbone(rows)), rows)
         if not several:
             return vectors
         vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
@@ -197,9 +201,10 @@ class TextEmbedder(Task):
 
     def _training_vectors(self, rows):
         """The vectors of texts, float32 (b, m), or for an objective on all layers, (b, l, m)."""
+        inputs = super().inputs_of_backbone(rows)
         if not self.reads_layers:
-            return self._pooled_output(self.backbone(rows, training=True), rows)
-        outputs = self.backbone(rows, hidden_states=True, training=True)
+            return self._pooled_output(self.backbone(inputs, training=True), rows)
+        outputs = self.backbone(inputs, hidden_states=True, training=True)
         states = [*outputs["hidden_states"][:-1], outputs["sequence_output"]]
         return ops.stack([self._pooled_output({"sequence_output": state}, rows) for state in states], axis=1)
 
@@ -209,12 +214,14 @@ class TextEmbedder(Task):
         self._width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
         real = real_tokens(rows)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
-        pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
+        lengths = rows.get("prompt_lengths")
+        vectors = ops.concatenate([pooled(name, x, real, lengths) for name in self.poolings], axis=-1)
         if self.normalize:
-            pooled = unit(pooled)
-        return pooled if self.truncate_dim is None else pooled[:, : self.truncate_dim]
+            vectors = unit(vectors)
+        return vectors if self.truncate_dim is None else vectors[:, : self.truncate_dim]
 
     def inputs_of_backbone(self, x):
+        x = super().inputs_of_backbone(x)
         if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
             return x
         check_texts_together(x, "(b, c, s), for examples of c texts")
@@ -315,6 +322,8 @@ class TextEmbedder(Task):
         if not texts:
             return vectors
         encoded = self.encode(texts)
+        if before and not self.prompts.pooled:
+            encoded["prompt_lengths"] = np.full(len(texts), self._prompt_length(before), "int32")
         self.check_batch(encoded)
         left = "padding_mask" in encoded
         exact = self.engine is not None or not compiles_shapes()
@@ -331,6 +340,16 @@ class TextEmbedder(Task):
             previous = computed
         self._keep(vectors, *previous)
         return vectors
+
+    def _prompt_length(self, prompt):
+        """The number of tokens before the text: those of the prompt, and the special ones before it."""
+        if self.engine is not None:
+            raise ValueError(
+                "Prompts that are not pooled need the layers. Received: a prompt for a model with an engine. Load the "
+                "model without `engine`."
+            )
+        items = [item for item, _ in self.tokenizer.template()]
+        return int(row_lengths(self.encode([prompt]))[0]) - (len(items) - 1 - items.index("A"))
 
     def _vectors_of(self, batch):
         """Starts computing the vectors of a batch, by one program per shape, without waiting for the device."""
@@ -366,14 +385,16 @@ class TextEmbedder(Task):
             )
         encoder, pooling = (inside(folder, module["path"], folder / "modules.json") for module in modules[:2])
         settings, prompts = read_settings(encoder, folder)
+        stored_pooling = read_pooling(pooling / "config.json", [flag for _, flag in POOLINGS.values()])
         stored = {
-            "pooling": _stored_pooling(pooling / "config.json"),
+            "pooling": _stored_poolings(stored_pooling),
             "normalize": len(kinds) == 3,
             "max_length": settings.get("max_seq_length"),
             "lowercase": settings.get("do_lower_case") or False,
             "prompts": Prompts(
                 {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
                 prompts.get("default_prompt_name"),
+                stored_pooling.get("include_prompt") is not False,
             ),
             "truncate_dim": prompts.get("truncate_dim"),
         }
@@ -381,7 +402,7 @@ class TextEmbedder(Task):
 
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except those of the encoder."""
-        pooling = {"word_embedding_dimension": self._width}
+        pooling = {"word_embedding_dimension": self._width, "include_prompt": self.prompts.pooled}
         pooling |= {flag: name in self.poolings for name, (_, flag) in POOLINGS.items()}
         lengths = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
         prompts = {"prompts": self.prompts.texts, "default_prompt_name": self.prompts.default}
@@ -389,9 +410,7 @@ class TextEmbedder(Task):
         write_embedder(folder, self.normalize, pooling, lengths, {**prompts, **truncation})
 
 
-def _stored_pooling(path):
-    config = read_pooling(path, [flag for _, flag in POOLINGS.values()])
-    if config.get("include_prompt") is False:
-        raise ValueError(f"Pooling must include the prompts (`include_prompt`: true). Received: false in {path}.")
+def _stored_poolings(config):
+    """Returns the poolings in the settings of a pooling module."""
     names = config.get("pooling_mode") or [name for name, (_, flag) in POOLINGS.items() if config.get(flag)]
     return names or "mean"

@@ -55,7 +55,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(
                 "`warmup` must lie between 0 and `steps`, both counted in updates. "
                 f"Received: warmup={warmup}, steps={steps}. A tenth of the run is "
-                f"{max(steps, 0) // 10}; the warm-up of a recipe is `schedule.warmup`."
+                f"{max(steps, 0) // 10}; the warm-up of a recipe is set by --set warmup=N."
             )
         if decay_from not in ("warmup", "start", "throughout") and not (
             isinstance(decay_from, int) and warmup <= decay_from <= steps

@@ -146,7 +146,7 @@ def _text(value: typing.Any, where: str) -> str:
 
 
 def _flat(values: dict, prefix: str = "") -> dict[str, typing.Any]:
-    """Flattens nested dicts: {"config": {"num_layers": 4}} -> {"config.num_layers": 4}"""
+    """Flattens nested dicts: {"model": {"num_layers": 4}} -> {"model.num_layers": 4}"""
     found = {}
     for key, value in values.items():
         found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

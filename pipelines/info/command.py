@@ -21,6 +21,8 @@ from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Backbone
 
 from ..command_line.command import Command
+from ..recipes import tree
+from ..recipes.recipe import Evaluation
 from ..runs.building import one_optimizer
 from .costs import Costs, Rows, costs
 from .operations import traced
@@ -39,16 +41,6 @@ PACKAGES = (
     "numpy",
     "transformers",
     "gradio",
-)
-GROUPS = (
-    "config",
-    "generator_config",
-    "data",
-    "objective_options",
-    "held_out",
-    "pair_data",
-    "evaluation_data",
-    "evaluation_config",
 )
 
 
@@ -198,27 +190,27 @@ def tokenizer_facts(tokenizer: Tokenizer) -> dict:
 
 def run_facts(subject: Subject, first: Costs, rows: Rows) -> dict:
     """Describes the schedule of a recipe, and counts the tokens and operations of the whole run."""
-    recipe, parts, per_row = subject.recipe, phases(subject.recipe), {}
-    for shape, _ in parts:
+    recipe, parts_of_run, per_row = subject.recipe, phases(subject.recipe), {}
+    for shape, _ in parts_of_run:
         if shape.length not in per_row:
             one = Rows(1, shape.length, shape.slots, shape.target_length)
             of_one = costs(lambda: subject.make(recipe.dtype), one)
             per_row[shape.length] = (of_one.training, of_one.tokens)
-    totals = [[steps * shape.count * n for n in per_row[shape.length]] for shape, steps in parts]
+    totals = [[steps * shape.count * n for n in per_row[shape.length]] for shape, steps in parts_of_run]
+    parts = {"objective": recipe.model.objective, "data": recipe.data, "optimizer": recipe.optimizer}
+    parts |= {
+        name: getattr(recipe, name) for name in ("held_out", "evaluation") if getattr(recipe, name) != Evaluation()
+    }
     return {
-        "objective": recipe.objective,
-        "batches": recipe.batches,
+        **{name: tree.shown(part) for name, part in parts.items()},
         "updates": recipe.steps,
-        "phases": [{"rows": shape.count, "length": shape.length, "updates": steps} for shape, steps in parts],
+        "phases": [{"rows": shape.count, "length": shape.length, "updates": steps} for shape, steps in parts_of_run],
         "tokens": sum(tokens for _, tokens in totals),
         "operations": sum(count for count, _ in totals),
-        "schedule": {"class": recipe.schedule_class, **recipe.schedule},
-        "optimizer": {"class": recipe.optimizer_class, **recipe.optimizer},
-        "alternating": recipe.alternating,
         "dtype": "mixed_bfloat16 on GPUs and TPUs, float32 on CPUs" if recipe.dtype == "auto" else recipe.dtype,
         "accumulation": recipe.accumulation,
-        **{name: value for name in GROUPS if (value := getattr(recipe, name))},
-        **{name: value for name in ("generator", "teacher", "init_from") if (value := getattr(recipe, name))},
+        **{name: value for name in ("teacher", "init_from") if (value := getattr(recipe, name))},
+        "recipe": tree.written(recipe),
     }
 
 

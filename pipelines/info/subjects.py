@@ -18,6 +18,7 @@ from kerasbert.data.text.json_files import closest
 from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 
+from ..recipes.data import DenoisingData
 from ..recipes.recipe import Recipe, all_recipes, find_recipe
 from ..runs.building import make_model
 from .costs import MASK_RATE, Rows
@@ -121,52 +122,48 @@ def of_size(name: str, model_class: str | None) -> Subject:
 
 def recipe_model(recipe: Recipe):
     """Creates the model of a recipe with the vocabulary size of the paper, because there is no tokenizer."""
-    vocabulary = recipe.backbone_config().vocabulary_size
     ids = dict.fromkeys(("pad_id", "bos_id", "eos_id", "cls_id", "sep_id"))
+    vocabulary, teacher = recipe.config().vocabulary_size, None
+    if recipe.teacher:
+        teacher = _teacher_of(recipe)
+        vocabulary = teacher.backbone.config.vocabulary_size
     tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids, padding_side="right")
     corpus = SimpleNamespace(tokenizer=lambda: tokenizer)
-    if not recipe.teacher:
-        return make_model(dataclasses.replace(recipe, init_from="", local_start={}), corpus)
+    model = dataclasses.replace(recipe.model, start=None)
+    return make_model(dataclasses.replace(recipe, model=model, init_from=""), corpus, teacher)
+
+
+def _teacher_of(recipe: Recipe):
     if recipe.teacher in all_recipes():
-        teacher = recipe_model(dataclasses.replace(find_recipe(recipe.teacher), dtype=recipe.dtype))
-    else:
-        try:
-            teacher = MaskedLM.from_preset(recipe.teacher, load_weights=False, dtype=recipe.policy)
-        except OSError as error:
-            raise OSError(
-                f"The teacher of {recipe.name} must be a recipe, or a folder that can be read. Received: "
-                f"{recipe.teacher}: {str(error).partition(chr(10))[0]} Use --set teacher=FOLDER, or teacher=bert.base."
-            ) from None
-    student = MaskedLM.from_preset(
-        recipe.backbone,
-        load_weights=False,
-        dtype=recipe.policy,
-        sentence_pair=recipe.labelled_pairs,
-        **{**recipe.config, "vocabulary_size": teacher.backbone.config.vocabulary_size},
-    )
-    return recipe.class_of("objective_options")(student, teacher, dtype=recipe.policy, **recipe.objective_options)
+        return recipe_model(dataclasses.replace(find_recipe(recipe.teacher), dtype=recipe.dtype))
+    try:
+        return MaskedLM.from_preset(recipe.teacher, load_weights=False, dtype=recipe.policy)
+    except OSError as error:
+        raise OSError(
+            f"The teacher of {recipe.name} must be a recipe, or a folder that can be read. Received: "
+            f"{recipe.teacher}: {str(error).partition(chr(10))[0]} Use --set teacher=FOLDER, or teacher=bert.base."
+        ) from None
 
 
 def phases(recipe: Recipe) -> list[tuple[Rows, int]]:
     """Returns (shape of the batches, number of updates) for each part of a run."""
-    small = [(rows_of(recipe, count), recipe.small_steps) for count in recipe.small_batches]
-    main = recipe.steps - recipe.long_steps - sum(steps for _, steps in small)
-    parts = [*small, (rows_of(recipe), main), (rows_of(recipe, length=recipe.long_length), recipe.long_steps)]
-    return [(rows, steps) for rows, steps in parts if steps]
+    return [(rows_of(recipe, phase.batch_size, phase.length), phase.steps) for phase in recipe.phases]
 
 
 def rows_of(recipe: Recipe, count: int | None = None, length: int | None = None) -> Rows:
     """Returns the shape of a recipe's batches. If target lengths depend on the text, the usual length is used."""
-    count, length = count or recipe.batch_size, length or recipe.length
-    slots = recipe.data.get("max_predictions") or max(1, round(recipe.data.get("mask_rate", MASK_RATE) * length))
+    count, length = count or recipe.phases[0].batch_size, length or recipe.phases[0].length
+    noise = getattr(getattr(recipe.data, "text", recipe.data), "noise", None)
+    rate = getattr(noise, "rate", MASK_RATE)
+    slots = getattr(noise, "max_predictions", None) or max(1, round(rate * length))
     return Rows(count, length, slots, target_length(recipe, length))
 
 
 def target_length(recipe: Recipe, length: int) -> int | None:
     """Returns the number of tokens in targets of an encoder-decoder, or None if it is the same as in sources."""
-    if recipe.batches != "DenoisingBatches" or recipe.objective != "Seq2SeqLM":
+    data = getattr(recipe.data, "text", recipe.data)
+    if not isinstance(data, DenoisingData) or data.layout.kind != "encoder_decoder":
         return None
-    data = recipe.data
-    if data.get("target_length") or data.get("objective", "random_spans") != "random_spans":
-        return data.get("target_length")
-    return span_corruption_lengths(length, data.get("rate", 0.15), data.get("mean_span", 3.0))[1]
+    if data.layout.target_length or data.noise.objective != "random_spans":
+        return data.layout.target_length
+    return span_corruption_lengths(length, data.noise.rate, data.noise.mean_span)[1]

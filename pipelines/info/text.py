@@ -131,19 +131,16 @@ def _tokenizer(tokenizer: dict) -> list[str]:
 def _run(run: dict) -> list[str]:
     phases = "; ".join(f"{p['updates']:,} of {p['rows']:,} rows of {p['length']:,} tokens" for p in run["phases"])
     facts = {
-        "objective": f"{run['objective']} on {run['batches']}",
+        "objective": run["objective"],
+        "data": run["data"],
         "updates": phases,
         "tokens": f"{in_units(run['tokens'])}tokens with padding ({run['tokens']:,})",
         "operations": f"{in_units(run['operations'])}FLOP, {run['operations'] / 8.64e19:,.3g} PFLOP/s-days",
-        "schedule": _arguments(run["schedule"]),
-        "optimizer": _arguments(run["optimizer"]) + (", one for each model, in turn" if run["alternating"] else ""),
+        "optimizer": run["optimizer"],
         "dtype": run["dtype"],
     }
-    others = ("data", "objective_options", "held_out", "evaluation_data", "evaluation_config", "pair_data")
-    others += ("generator", "teacher", "init_from")
-    for name in others:
-        if run.get(name):
-            facts[name.replace("_", " ")] = _values(run[name]) if isinstance(run[name], dict) else run[name]
+    others = ("held_out", "evaluation", "teacher", "init_from")
+    facts |= {name.replace("_", " "): run[name] for name in others if name in run}
     return [*_section("Run"), *_pairs(facts)]
 
 
@@ -156,14 +153,6 @@ def _uses(uses: dict) -> list[str]:
     facts |= {"tasks of finetune": kinds} if kinds else {}
     facts |= {"tabs of serve": ", ".join(uses["serve"])} if uses["serve"] else {}
     return [*_section("Uses"), *_pairs(facts)]
-
-
-def _arguments(values: dict) -> str:
-    return f"{values['class']}({_values({name: value for name, value in values.items() if name != 'class'})})"
-
-
-def _values(values: dict) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _section(title: str) -> list[str]:

@@ -1,31 +1,24 @@
 """ALBERT's runs (Lan et al. 2019, arXiv 1909.11942, section 4.1, and the official code)."""
 
-from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from dataclasses import replace
 
-_DATA = dict(
-    rows="sentence_order",
-    ngrams=3,
-    mask_rate=0.15,
-    max_predictions=20,
-    short_sequence_rate=0.1,
-    static_masks=True,
-    dupe_factor=40,
+from kerasbert.data import NGrams, SegmentPairs, SentenceOrder
+
+from .data import MaskedLMData, Phase
+from .models import Pretraining
+from .optimizers import Lamb, WarmupDecay
+from .recipe import Recipe
+from .tiny import LOCAL_START, TINY, tiny_adam, tiny_phase
+
+DATA = MaskedLMData(
+    SentenceOrder(passes=40, short_sequence_rate=0.1), NGrams(0.15, ngrams=3, max_predictions=20), static_masks=40
 )
 
 
-def _paper(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        batch_size=4_096,
-        length=512,
-        steps=125_000,
-        schedule=dict(peak=1.76e-3, warmup=3_125, decay_from="start"),
-        optimizer_class="TransformerLamb",
-        optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),
-        objective_options=dict(sentence_pair=True),
-        data=_DATA,
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+def _paper(name: str, size: str, data: MaskedLMData = DATA) -> Recipe:
+    schedule = WarmupDecay(1.76e-3, warmup=3_125, decay_from="start")
+    optimizer = Lamb(schedule, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0)
+    return Recipe(name, Pretraining(size), data, (Phase(125_000, batch_size=4_096, length=512),), optimizer)
 
 
 def base() -> Recipe:
@@ -50,12 +43,12 @@ def xxlarge() -> Recipe:
 
 def base_nsp() -> Recipe:
     """Table 5: next-sentence prediction instead of sentence order prediction: average 79.2, SOP accuracy 52.0."""
-    return _paper("albert.base_nsp", "albert_base_v1", data=dict(_DATA, rows="segment_pairs"))
+    return _paper("albert.base_nsp", "albert_base_v1", replace(DATA, rows=SegmentPairs(passes=40)))
 
 
 def base_mlm() -> Recipe:
     """Table 5: no sentence-pair loss: average 79.0."""
-    return _paper("albert.base_mlm", "albert_base_v1", data=dict(_DATA, rows="chunks"), objective_options={})
+    return _paper("albert.base_mlm", "albert_base_v1", replace(DATA, rows="chunks"))
 
 
 def tiny() -> Recipe:
@@ -64,7 +57,6 @@ def tiny() -> Recipe:
     The embeddings are as wide as those of the paper, and therefore as wide as the hidden states. With 64, the model is
     no better than token frequencies after 3,000 updates.
     """
-    data = dict(rows="sentence_order", ngrams=3, mask_rate=0.15, short_sequence_rate=0.1, dupe_factor=4)
-    run = dict(TINY_RUN, steps=3_000, config=dict(TINY, embedding_dim=128), data=data, local_start=LOCAL_START)
-    run |= dict(schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
-    return _paper("albert.tiny", "albert_base_v2", **run)
+    model = Pretraining("albert_base_v2", dict(TINY, embedding_dim=128), start=LOCAL_START)
+    data = MaskedLMData(SentenceOrder(passes=4), NGrams(0.15, ngrams=3))
+    return Recipe("albert.tiny", model, data, tiny_phase(3_000), tiny_adam(1e-3))

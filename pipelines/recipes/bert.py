@@ -3,28 +3,36 @@
 The sizes from tiny to medium are from Turc et al. 2019 (arXiv 1908.08962), and are pretrained like base.
 """
 
-from .recipe import LOCAL_START, NO_DROPOUT, TINY_ADAM, Recipe
+from dataclasses import replace
+
+from kerasbert.data import SegmentPairs, Tokens, WholeWords
+
+from .data import MaskedLMData, Phase
+from .models import KnowledgeTransfer, LocalStart, Pretraining
+from .optimizers import AdamW, WarmupDecay
+from .recipe import Evaluation, Recipe
+from .tiny import LOCAL_START, NO_DROPOUT, tiny_adam, tiny_phase
+
+DATA = MaskedLMData(SegmentPairs(passes=10, short_sequence_rate=0.1), Tokens(0.15), static_masks=10)
 
 
-def _paper(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        batch_size=256,
-        length=128,
-        steps=1_000_000,
+def _paper(name: str, size: str, data: MaskedLMData = DATA) -> Recipe:
+    return Recipe(
+        name,
+        Pretraining(size),
+        data,
         # "We then train the rest 10% of the steps of sequence of 512 to learn the positional embeddings."
-        long_length=512,
-        long_steps=100_000,
+        (Phase(900_000, batch_size=256, length=128), Phase(100_000, batch_size=256, length=512)),
         # As in the code, Adam has no bias correction, and the decay of the learning rate is counted from the first
         # step.
-        schedule=dict(peak=1e-4, warmup=10_000, decay_from="start"),
-        optimizer=dict(
-            weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
+        AdamW(
+            WarmupDecay(1e-4, warmup=10_000, decay_from="start"),
+            weight_decay=0.01,
+            epsilon=1e-6,
+            bias_correction=False,
+            global_clipnorm=1.0,
         ),
-        objective_options=dict(sentence_pair=True),
-        data=dict(sentence_pairs=True, static_masks=True, dupe_factor=10, mask_rate=0.15, short_sequence_rate=0.1),
     )
-    return Recipe(name=name, **{**numbers, **changes})
 
 
 def base() -> Recipe:
@@ -39,9 +47,7 @@ def large() -> Recipe:
 
 def large_whole_words() -> Recipe:
     """The later checkpoints of BERT-large, whose masks cover whole words."""
-    recipe = _paper("bert.large_whole_words", "bert_large")
-    recipe.data["whole_words"] = True
-    return recipe
+    return _paper("bert.large_whole_words", "bert_large", replace(DATA, noise=WholeWords(0.15)))
 
 
 def medium() -> Recipe:
@@ -61,36 +67,21 @@ def mini() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for a laptop: 2 layers of width 128, 16 rows of 64 tokens, a higher learning rate."""
-    return _paper(
-        "bert.tiny",
-        "bert_tiny",
-        batch_size=16,
-        length=64,
-        steps=2_000,
-        long_length=0,
-        long_steps=0,
-        # 0.02 is suitable for a width of 768. With this width, the loss would stay on a plateau for thousands of steps.
-        config=dict(NO_DROPOUT, initializer_range=0.08),
-        local_start=LOCAL_START,
-        schedule=dict(peak=1e-3, warmup=200, decay_from="start"),
-        optimizer=TINY_ADAM,
-    )
+    # 0.02 is suitable for a width of 768. With this width, the loss would stay on a plateau for thousands of steps.
+    model = Pretraining("bert_tiny", dict(NO_DROPOUT, initializer_range=0.08), start=LOCAL_START)
+    return Recipe("bert.tiny", model, DATA, tiny_phase(), tiny_adam(1e-3, decay_from="start"))
 
 
-def _mini_en(name: str, **changes) -> Recipe:
+def _mini_en(name: str, steps: int, schedule: WarmupDecay, **changes) -> Recipe:
     """A run on single sentences in which all targets are masked, as in BabyBERTa (Huebner et al. 2021)."""
-    numbers = dict(
-        batch_size=8,
-        length=128,
-        long_length=0,
-        long_steps=0,
-        config=dict(NO_DROPOUT, max_length=128, initializer_range=0.06),
-        optimizer=TINY_ADAM,
-        objective_options={},
-        data=dict(rows="packed", mask_rate=0.2, shares=(0.9, 0.0)),
-        held_out=dict(shares=(1.0, 0.0)),
+    parts = dict(
+        model=Pretraining("bert_mini", dict(NO_DROPOUT, max_length=128, initializer_range=0.06)),
+        data=MaskedLMData("packed", Tokens(0.2, shares=(0.9, 0.0))),
+        phases=tiny_phase(steps, 8, 128),
+        optimizer=replace(tiny_adam(), schedule=schedule),
+        held_out=Evaluation(data={"noise.shares": (1.0, 0.0)}),
     )
-    return _paper(name, "bert_mini", **{**numbers, **changes})
+    return Recipe(name, **{**parts, **changes})
 
 
 def mini_en() -> Recipe:
@@ -98,16 +89,15 @@ def mini_en() -> Recipe:
 
     Each document of the corpus is one sentence. Several sentences are packed into a row of 128 tokens.
     """
+    recipe = _mini_en("bert.mini_en", 13_000, WarmupDecay(1e-3, warmup=500, final=1e-3))
     # Without local attention at the start, the loss stays near the unigram entropy for thousands of updates.
-    start = dict(num_blocks=2, deviation=0.06)
-    schedule = dict(peak=1e-3, warmup=500, final=1e-3)
-    return _mini_en("bert.mini_en", steps=13_000, schedule=schedule, local_start=start)
+    return replace(recipe, model=replace(recipe.model, start=LocalStart(num_blocks=2, deviation=0.06)))
 
 
 def mini_en_decay() -> Recipe:
     """The second stage of mini_en, in which the learning rate decays to 1e-5."""
-    schedule = dict(peak=1e-3, warmup=100, final=1e-5)
-    return _mini_en("bert.mini_en_decay", steps=5_000, schedule=schedule, seed=1, init_from="bert.mini_en")
+    schedule = WarmupDecay(1e-3, warmup=100, final=1e-5)
+    return _mini_en("bert.mini_en_decay", 5_000, schedule, seed=1, init_from="bert.mini_en")
 
 
 def mini_en_distilled() -> Recipe:
@@ -116,19 +106,33 @@ def mini_en_distilled() -> Recipe:
     The loss is MobileBERT's: the outputs and the attention of each layer, and the probabilities of the hidden tokens.
     """
     # The teacher has the same tokenizer, width, and number of layers and heads.
-    options = dict(strategy="auxiliary", feature_weight=10.0, mean_weight=0.0, variance_weight=0.0)
+    objective = KnowledgeTransfer(
+        strategy="auxiliary", feature_weight=10.0, mean_weight=0.0, variance_weight=0.0, layers=()
+    )
     config = dict(NO_DROPOUT, max_length=128, initializer_range=0.06, num_layers=6, feed_forward_dim=512)
-    changes = dict(objective="KnowledgeTransfer", objective_options=options, teacher="modernbert.mini_en_segments")
-    changes |= dict(from_teacher=dict(layers=()), config=config, dtype="mixed_bfloat16", batch_size=16)
-    changes |= dict(data=dict(rows="packed", mask_rate=0.25, shares=(1.0, 0.0)), held_out=dict(mask_rate=0.2))
-    schedule = dict(peak=1e-3, warmup=300, decay_from=2_000)
-    return _mini_en("bert.mini_en_distilled", steps=9_000, schedule=schedule, seed=2, **changes)
+    return _mini_en(
+        "bert.mini_en_distilled",
+        9_000,
+        WarmupDecay(1e-3, warmup=300, decay_from=2_000),
+        model=Pretraining("bert_mini", config, objective),
+        data=MaskedLMData("packed", Tokens(0.25, shares=(1.0, 0.0))),
+        phases=tiny_phase(9_000, 16, 128),
+        held_out=Evaluation(data={"noise.rate": 0.2}),
+        dtype="mixed_bfloat16",
+        seed=2,
+        teacher="modernbert.mini_en_segments",
+    )
 
 
 def mini_en_distilled_segments() -> Recipe:
     """The second stage of `saved_models/bert_mini_en`: one or two segments of several sentences in each row."""
     first = mini_en_distilled()
-    changes = dict(name="bert.mini_en_distilled_segments", init_from=first.name, from_teacher={})
-    changes |= dict(data=dict(first.data, rows="segments"), steps=4_500, seed=3)
-    changes |= dict(schedule=dict(peak=1e-3, warmup=200, decay_from=800))
-    return Recipe(**{**vars(first), **changes})
+    return replace(
+        first,
+        name="bert.mini_en_distilled_segments",
+        init_from=first.name,
+        data=replace(first.data, rows="segments"),
+        phases=tiny_phase(4_500, 16, 128),
+        optimizer=replace(first.optimizer, schedule=WarmupDecay(1e-3, warmup=200, decay_from=800)),
+        seed=3,
+    )

@@ -3,23 +3,19 @@
 Only the weights are loaded. Optimizer and schedule start anew. The corpus must have the tokenizer of the model.
 """
 
+from dataclasses import replace
+
 from . import bert
+from .data import Phase
+from .models import Pretraining
 from .recipe import Recipe
+from .tiny import LOCAL_START, tiny_phase
 
 
-def _paper(name: str, steps: int, **changes) -> Recipe:
-    numbers = dict(
-        name=name,
-        backbone="bert_base_cased",
-        # 192 rows of 512 tokens throughout.
-        batch_size=192,
-        length=512,
-        long_length=0,
-        long_steps=0,
-        steps=steps,
-        init_from="hf://google-bert/bert-base-cased",
-    )
-    return Recipe(**{**vars(bert.base()), **numbers, **changes})
+def _paper(name: str, steps: int) -> Recipe:
+    phases = (Phase(steps, batch_size=192, length=512),)  # throughout
+    model = Pretraining("bert_base_cased")
+    return replace(bert.base(), name=name, model=model, phases=phases, init_from="hf://google-bert/bert-base-cased")
 
 
 def pubmed() -> Recipe:
@@ -34,5 +30,5 @@ def pubmed_pmc() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version for two CPU cores: continues from bert.tiny, which is trained first or given as init_from=."""
-    numbers = dict(name="biobert.tiny", init_from="bert.tiny", steps=1_000, config={})
-    return Recipe(**{**vars(bert.tiny()), **numbers})
+    model = Pretraining("bert_tiny", start=LOCAL_START)
+    return replace(bert.tiny(), name="biobert.tiny", model=model, phases=tiny_phase(1_000), init_from="bert.tiny")

@@ -1,14 +1,23 @@
 """CamemBERT's runs (Martin et al. 2019, arXiv 1911.03894): RoBERTa with whole-word masks, on French."""
 
+from dataclasses import replace
+
+from kerasbert.data import WholeWords
+
 from . import roberta
+from .data import MaskedLMData, Phase
+from .models import Pretraining
+from .optimizers import WarmupDecay
 from .recipe import Recipe
 
-_DATA = dict(rows="full_sentences", rule="roberta", whole_words=True, mask_rate=0.15)
+DATA = MaskedLMData("full_sentences", WholeWords(0.15, by_word=True, **roberta.RULE))
 
 
 def _paper(name: str, size: str) -> Recipe:
-    numbers = dict(batch_size=8_192, steps=100_000, schedule=dict(peak=7e-4, warmup=10_000), data=dict(_DATA))
-    return Recipe(**{**vars(roberta.base()), "name": name, "backbone": size, **numbers})
+    first = roberta.base()
+    optimizer = replace(first.optimizer, schedule=WarmupDecay(7e-4, warmup=10_000))
+    phases = (Phase(100_000, batch_size=8_192, length=512),)
+    return replace(first, name=name, model=Pretraining(size), data=DATA, phases=phases, optimizer=optimizer)
 
 
 def base() -> Recipe:
@@ -23,5 +32,5 @@ def large() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    numbers = dict(name="camembert.tiny", backbone="camembert_base", data=dict(_DATA))
-    return Recipe(**{**vars(roberta.tiny()), **numbers})
+    first = roberta.tiny()
+    return replace(first, name="camembert.tiny", model=replace(first.model, size="camembert_base"), data=DATA)

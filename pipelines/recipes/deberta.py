@@ -1,43 +1,40 @@
 """DeBERTa's runs, versions 1 to 3 (He et al. 2020, arXiv 2006.03654; 2021, arXiv 2111.09543)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from kerasbert.data import NGrams, Tokens, WindowNGrams
+
+from .data import MaskedLMData, Phase, ReplacedTokenData
+from .models import Pretraining, ReplacedTokenDetection, Size
+from .optimizers import AdamW, WarmupDecay
+from .recipe import Recipe
+from .tiny import TINY, tiny_adam, tiny_phase
+
+_ADAM = dict(weight_decay=0.01, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0)
+_REPLACED = dict(discriminator_weight=50.0, embedding_sharing="disentangled")
 
 
-def _masked(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        batch_size=2_048,
-        length=512,
-        steps=1_000_000,
-        schedule=dict(peak=2e-4, warmup=10_000, decay_from="start"),
-        optimizer=dict(
-            weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
-        ),
-        config=dict(mask_decoder=True),
-        # As in the code, the ends of long rows are never masked. "deberta_anywhere" masks them, too.
-        data=dict(rule="deberta", ngrams=3, mask_rate=0.15, max_predictions=80),
+def _masked(name: str, size: str, peak: float = 2e-4) -> Recipe:
+    # As in the code, the ends of long rows are never masked. `anywhere=True` masks them, too.
+    noise = WindowNGrams(0.15, ngrams=3, max_predictions=80)
+    return Recipe(
+        name,
+        Pretraining(size, dict(mask_decoder=True)),
+        MaskedLMData(noise=noise),
+        (Phase(1_000_000, batch_size=2_048, length=512),),
+        AdamW(WarmupDecay(peak, warmup=10_000, decay_from="start"), **_ADAM),
     )
-    return Recipe(name=name, **{**numbers, **changes})
 
 
-def _replaced(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        generator=f"{size}_generator",
-        batch_size=8_192,
-        length=512,
-        steps=500_000,
-        schedule=dict(peak=6e-4, warmup=10_000, decay_from="start"),
-        optimizer=dict(
-            weight_decay=0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
-        ),
-        objective="ReplacedTokenDetection",
-        objective_options=dict(discriminator_weight=50.0, embedding_sharing="disentangled"),
-        alternating=True,  # as in the code; with False, both losses are minimised in one step
-        batches="ReplacedTokenBatches",
-        data=dict(rule="deberta", mask_rate=0.15, mask_share=1.0),
+def _replaced(name: str, size: str, peak: float = 6e-4) -> Recipe:
+    noise = WindowNGrams(0.15, ngrams=1, words=False, shares=(1.0, 0.0))
+    # Two optimizers, as in the code; with alternating=False, both losses are minimised in one step.
+    objective = ReplacedTokenDetection(Size(f"{size}_generator"), **_REPLACED, alternating=True)
+    return Recipe(
+        name,
+        Pretraining(size, objective=objective),
+        ReplacedTokenData(noise=noise),
+        (Phase(500_000, batch_size=8_192, length=512),),
+        AdamW(WarmupDecay(peak, warmup=10_000, decay_from="start"), beta_2=0.98, **_ADAM),
     )
-    return Recipe(name=name, **{**numbers, **changes})
 
 
 def v1_base() -> Recipe:
@@ -52,8 +49,7 @@ def v1_large() -> Recipe:
 
 def v2_xxlarge() -> Recipe:
     """DeBERTa with 1.5B parameters, 160 GB of text: the first single model above human performance on SuperGLUE."""
-    schedule = dict(peak=1.5e-4, warmup=10_000, decay_from="start")
-    return _masked("deberta.v2_xxlarge", "deberta_v2_xxlarge", schedule=schedule)
+    return _masked("deberta.v2_xxlarge", "deberta_v2_xxlarge", peak=1.5e-4)
 
 
 def v3_xsmall() -> Recipe:
@@ -73,20 +69,18 @@ def v3_base() -> Recipe:
 
 def v3_large() -> Recipe:
     """DeBERTa-v3-large, 304M parameters without embeddings: MNLI 91.8, SQuAD 2.0 F1 91.5."""
-    schedule = dict(peak=3e-4, warmup=10_000, decay_from="start")
-    return _replaced("deberta.v3_large", "deberta_v3_large", schedule=schedule)
-
-
-_TINY = dict(TINY_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
+    return _replaced("deberta.v3_large", "deberta_v3_large", peak=3e-4)
 
 
 def tiny() -> Recipe:
     """A small version of v1_base for two CPU cores: disentangled attention, n-grams as in ALBERT, the mask decoder."""
-    data = dict(ngrams=3, mask_rate=0.15)
-    return _masked("deberta.tiny", "deberta_base", **dict(_TINY, config=dict(TINY, mask_decoder=True), data=data))
+    model = Pretraining("deberta_base", dict(TINY, mask_decoder=True))
+    return Recipe("deberta.tiny", model, MaskedLMData(noise=NGrams(0.15, ngrams=3)), tiny_phase(), tiny_adam())
 
 
 def v3_tiny() -> Recipe:
     """A small version of v3_small for two CPU cores: replaced tokens, gradient-disentangled embeddings."""
-    run = dict(_TINY, config=TINY, generator_config=dict(TINY, num_layers=1, mask_decoder=True))
-    return _replaced("deberta.v3_tiny", "deberta_v3_small", data=dict(mask_rate=0.15, mask_share=1.0), **run)
+    generator = Size("deberta_v3_small_generator", dict(TINY, num_layers=1, mask_decoder=True))
+    objective = ReplacedTokenDetection(generator, **_REPLACED, alternating=True)
+    data = ReplacedTokenData(noise=Tokens(0.15, shares=(1.0, 0.0)))
+    return Recipe("deberta.v3_tiny", Pretraining("deberta_v3_small", TINY, objective), data, tiny_phase(), tiny_adam())

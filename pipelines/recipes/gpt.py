@@ -1,29 +1,25 @@
 """GPT's run (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1)."""
 
-from .recipe import LOCAL_START_TO_THE_LEFT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
-
-
-def _paper(name: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone="gpt",
-        batch_size=64,
-        length=512,
-        # 100 passes over the 800M words of BooksCorpus, about a billion pieces.
-        steps=3_000_000,
-        schedule=dict(peak=2.5e-4, warmup=2_000, shape="cosine"),
-        optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-8),
-        objective="CausalLM",
-        batches="CausalLMBatches",
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+from .data import CausalLMData, Phase
+from .models import CausalLM, Pretraining
+from .optimizers import AdamW, WarmupDecay
+from .recipe import Recipe
+from .tiny import LOCAL_START_TO_THE_LEFT, TINY, tiny_adam, tiny_phase
 
 
 def base() -> Recipe:
     """GPT, 117M parameters: perplexity 18.4 on held-out books, GLUE 72.8."""
-    return _paper("gpt.base")
+    return Recipe(
+        "gpt.base",
+        Pretraining("gpt", objective=CausalLM()),
+        CausalLMData(),
+        # 100 passes over the 800M words of BooksCorpus, about a billion pieces.
+        (Phase(3_000_000, batch_size=64, length=512),),
+        AdamW(WarmupDecay(2.5e-4, warmup=2_000, shape="cosine"), weight_decay=0.01, epsilon=1e-8),
+    )
 
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    run = dict(TINY_RUN, config=dict(TINY, embedding_dropout=0.0), local_start=LOCAL_START_TO_THE_LEFT)
-    return _paper("gpt.tiny", **run, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
+    model = Pretraining("gpt", dict(TINY, embedding_dropout=0.0), CausalLM(), LOCAL_START_TO_THE_LEFT)
+    return Recipe("gpt.tiny", model, CausalLMData(), tiny_phase(), tiny_adam())

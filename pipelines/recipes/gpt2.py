@@ -4,22 +4,25 @@ The paper uses batches of 512 rows of 1,024 tokens, and learning rates tuned on 
 decay here are taken from GPT-3 models of similar size (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
-from .recipe import LOCAL_START_TO_THE_LEFT, NO_DROPOUT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from dataclasses import replace
+
+from .data import CausalLMData, Phase
+from .models import CausalLM, Pretraining
+from .optimizers import AdamW, WarmupDecay
+from .recipe import Recipe
+from .tiny import LOCAL_START_TO_THE_LEFT, NO_DROPOUT, TINY, tiny_adam, tiny_phase
 
 
-def _paper(name: str, size: str, peak: float, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        batch_size=512,
-        length=1_024,
-        steps=600_000,
-        schedule=dict(peak=peak, warmup=2_000, shape="cosine", final=peak / 10),
-        optimizer=dict(weight_decay=0.1, beta_1=0.9, beta_2=0.95, epsilon=1e-8, global_clipnorm=1.0),
-        objective="CausalLM",
-        batches="CausalLMBatches",
+def _paper(name: str, size: str, peak: float) -> Recipe:
+    schedule = WarmupDecay(peak, warmup=2_000, shape="cosine", final=peak / 10)
+    return Recipe(
+        name,
+        Pretraining(size, objective=CausalLM()),
+        CausalLMData(),
+        (Phase(600_000, batch_size=512, length=1_024),),
+        AdamW(schedule, weight_decay=0.1, beta_2=0.95, epsilon=1e-8, global_clipnorm=1.0),
         dtype="mixed_bfloat16",
     )
-    return Recipe(name=name, **{**numbers, **changes})
 
 
 def small() -> Recipe:
@@ -44,9 +47,8 @@ def xl() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of small for two CPU cores."""
-    config = dict(TINY, embedding_dropout=0.0)
-    run = dict(TINY_RUN, config=config, local_start=LOCAL_START_TO_THE_LEFT, optimizer=TINY_ADAM, dtype="auto")
-    return _paper("gpt2.tiny", "gpt2_small", 2e-3, schedule=TINY_SCHEDULE, **run)
+    model = Pretraining("gpt2_small", dict(TINY, embedding_dropout=0.0), CausalLM(), LOCAL_START_TO_THE_LEFT)
+    return Recipe("gpt2.tiny", model, CausalLMData(), tiny_phase(), tiny_adam())
 
 
 def mini_en() -> Recipe:
@@ -54,9 +56,14 @@ def mini_en() -> Recipe:
     # PyTorch is faster in bfloat16 than in float32 on processors that have instructions for it.
     config = dict(NO_DROPOUT, embedding_dropout=0.0, num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=1_024)
     config |= dict(max_length=128, initializer_range=0.05)
-    run = dict(TINY_RUN, length=128, steps=8_000, config=config, local_start=LOCAL_START_TO_THE_LEFT)
-    run |= dict(optimizer=TINY_ADAM, schedule=dict(peak=1e-3, warmup=300, decay_from=2_000))
-    return _paper("gpt2.mini_en", "gpt2_small", 1e-3, **run)
+    return Recipe(
+        "gpt2.mini_en",
+        Pretraining("gpt2_small", config, CausalLM(), LOCAL_START_TO_THE_LEFT),
+        CausalLMData(),
+        tiny_phase(8_000, length=128),
+        tiny_adam(1e-3, 300, decay_from=2_000),
+        dtype="mixed_bfloat16",
+    )
 
 
 def mini_en_four_layers() -> Recipe:
@@ -65,6 +72,11 @@ def mini_en_four_layers() -> Recipe:
     `benchmarks/fewer_layers.py` makes the model to start from.
     """
     first = mini_en()
-    changes = dict(name="gpt2.mini_en_four_layers", config=dict(first.config, num_layers=4), local_start={})
-    changes |= dict(steps=2_000, schedule=dict(peak=8e-4, warmup=100), seed=1)
-    return Recipe(**{**vars(first), **changes})
+    return replace(
+        first,
+        name="gpt2.mini_en_four_layers",
+        model=replace(first.model, config=dict(first.model.config, num_layers=4), start=None),
+        phases=tiny_phase(2_000, length=128),
+        optimizer=tiny_adam(8e-4, 100),
+        seed=1,
+    )

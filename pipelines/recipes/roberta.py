@@ -1,21 +1,31 @@
 """RoBERTa's runs (Liu et al. 2019, arXiv 1907.11692, tables 1 to 4 and 9, and fairseq's configuration)."""
 
-from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from kerasbert.data import SegmentPairs, SentencePairs, Tokens
+
+from .data import MaskedLMData, Phase
+from .models import Pretraining
+from .optimizers import AdamW, WarmupDecay
+from .recipe import Recipe
+from .tiny import LOCAL_START, TINY, tiny_adam, tiny_phase
+
+# Of fairseq's code: special tokens may be masked, random tokens are not among the first four, and the number of targets
+# is rounded at random.
+RULE = dict(mask_special=True, count="drawn", random_from=4)
+DATA = MaskedLMData("full_sentences", Tokens(0.15, **RULE))
+PHASE = Phase(500_000, batch_size=8_192, length=512)
 
 
-def _paper(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        batch_size=8_192,
-        length=512,
-        steps=500_000,
-        schedule=dict(peak=6e-4, warmup=24_000),
-        # Weight decay applies to all variables, including biases and norms. Gradients are not clipped.
-        optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-6, no_decay=()),
-        data=dict(rows="full_sentences", rule="roberta", mask_rate=0.15),
-        dtype="mixed_bfloat16",
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+def _paper(
+    name: str,
+    size: str,
+    peak: float = 6e-4,
+    warmup: int = 24_000,
+    data: MaskedLMData = DATA,
+    phase: Phase = PHASE,
+) -> Recipe:
+    # Weight decay applies to all variables, including biases and norms. Gradients are not clipped.
+    optimizer = AdamW(WarmupDecay(peak, warmup), weight_decay=0.01, beta_2=0.98, epsilon=1e-6, no_decay=())
+    return Recipe(name, Pretraining(size), data, (phase,), optimizer, dtype="mixed_bfloat16")
 
 
 def base() -> Recipe:
@@ -25,39 +35,37 @@ def base() -> Recipe:
 
 def large() -> Recipe:
     """RoBERTa-large, 160 GB of text: MNLI 90.2, SQuAD 2.0 F1 89.4, GLUE 88.5 (ensemble)."""
-    return _paper("roberta.large", "roberta_large", schedule=dict(peak=4e-4, warmup=30_000))
+    return _paper("roberta.large", "roberta_large", peak=4e-4, warmup=30_000)
 
 
 def base_books() -> Recipe:
     """Table 3, 16 GB of text in batches of 2,048: perplexity 3.68, MNLI 85.2, SST-2 92.9."""
     # The rate is from the table. The warm-up is from fairseq's configuration, which has a rate of 5e-4.
-    schedule = dict(peak=7e-4, warmup=10_000)
-    return _paper("roberta.base_books", "roberta_base", batch_size=2_048, steps=125_000, schedule=schedule)
+    phase = Phase(125_000, batch_size=2_048, length=512)
+    return _paper("roberta.base_books", "roberta_base", peak=7e-4, warmup=10_000, phase=phase)
 
 
-def _format(name: str, rows: str, **changes) -> Recipe:
+def _format(name: str, rows: str | SegmentPairs, batch_size: int = 256) -> Recipe:
     """A row of table 2: the base model with BERT's text and batches of 256 rows of up to 512 tokens.
 
     If rows are shorter, the paper uses more of them, so that updates have about the same number of tokens. It does not
     give their numbers. The numbers here are estimates for Wikipedia and books. For other text, use batch_size = 131,072
     / mean number of tokens per row.
     """
-    data = dict(rows=rows, rule="roberta", mask_rate=0.15)
-    pairs = dict(sentence_pair=True) if rows.endswith("pairs") else {}
-    numbers = dict(batch_size=256, steps=1_000_000, schedule=dict(peak=1e-4, warmup=10_000), objective_options=pairs)
-    size = "bert_base" if pairs else "roberta_base"  # pairs need segment embeddings and a head on the first token
-    return _paper(name, size, **{**numbers, "data": data, **changes})
+    data, phase = MaskedLMData(rows, DATA.noise), Phase(1_000_000, batch_size, length=512)
+    size = "bert_base" if data.labelled else "roberta_base"  # pairs need segment embeddings, and a head
+    return _paper(name, size, peak=1e-4, warmup=10_000, data=data, phase=phase)
 
 
 def segment_pairs() -> Recipe:
     """Table 2, SEGMENT-PAIR with NSP: SQuAD 90.4, MNLI 84.0, RACE 64.2."""
-    return _format("roberta.segment_pairs", "segment_pairs")
+    return _format("roberta.segment_pairs", SegmentPairs())
 
 
 def sentence_pairs() -> Recipe:
     """Table 2, SENTENCE-PAIR with NSP: SQuAD 88.7, MNLI 82.9, RACE 63.0."""
     # Pairs have about 50 tokens. Few have more than 128, so --set length=128 avoids most of the padding.
-    return _format("roberta.sentence_pairs", "sentence_pairs", batch_size=2_560)
+    return _format("roberta.sentence_pairs", SentencePairs(), batch_size=2_560)
 
 
 def full_sentences() -> Recipe:
@@ -73,5 +81,5 @@ def doc_sentences() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: whole lines across documents, new masks in every step."""
-    run = dict(TINY_RUN, config=TINY, local_start=LOCAL_START, optimizer=TINY_ADAM, dtype="auto")
-    return _paper("roberta.tiny", "roberta_base", schedule=dict(TINY_SCHEDULE, peak=1e-3), **run)
+    model = Pretraining("roberta_base", TINY, start=LOCAL_START)
+    return Recipe("roberta.tiny", model, DATA, tiny_phase(), tiny_adam(1e-3))

@@ -3,24 +3,20 @@
 Corpora consist of pairs (see `kerasbert.data.parallel_documents`).
 """
 
-from .recipe import TINY_ADAM, TINY_RUN, Recipe
+from .data import PairData, Phase
+from .models import Pretraining, Seq2SeqLM
+from .optimizers import Adadelta, WarmupDecay
+from .recipe import Recipe
+from .tiny import tiny_adam, tiny_phase
+
+_DATA = PairData(num_buckets=8)
+_DTYPE = "float32"  # the states of recurrent networks add up over a row
 
 
-def _paper(name: str, size: str, **changes) -> Recipe:
-    numbers = dict(
-        dtype="float32",  # the states of recurrent networks add up over a row
-        backbone=size,
-        batch_size=80,
-        length=50,
-        steps=350_000,
-        schedule=dict(peak=1.0, warmup=0, final=1.0),
-        optimizer_class="Adadelta",
-        optimizer=dict(rho=0.95, epsilon=1e-6, global_clipnorm=1.0),
-        objective="Seq2SeqLM",
-        batches="PairBatches",
-        data=dict(num_buckets=8),
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+def _paper(name: str, size: str) -> Recipe:
+    optimizer = Adadelta(WarmupDecay(1.0, final=1.0), rho=0.95, epsilon=1e-6, global_clipnorm=1.0)
+    model, phases = Pretraining(size, objective=Seq2SeqLM()), (Phase(350_000, batch_size=80, length=50),)
+    return Recipe(name, model, _DATA, phases, optimizer, dtype=_DTYPE)
 
 
 def attention() -> Recipe:
@@ -37,6 +33,5 @@ def tiny() -> Recipe:
     """A small version of attention for two CPU cores: pairs of captions, AdamW."""
     config = dict(embedding_dim=64, hidden_dim=128, alignment_dim=64, output_dim=64)
     config |= dict(initializer_range=0.05, alignment_range=0.05)
-    run = dict(TINY_RUN, batch_size=32, length=24, steps=800, config=config, optimizer=TINY_ADAM)
-    run |= dict(optimizer_class="TransformerAdamW", schedule=dict(peak=3e-3, warmup=100))
-    return _paper("seq2seq_attention.tiny", "rnnsearch", **run)
+    model = Pretraining("rnnsearch", config, Seq2SeqLM())
+    return Recipe("seq2seq_attention.tiny", model, _DATA, tiny_phase(800, 32, 24), tiny_adam(3e-3, 100), dtype=_DTYPE)

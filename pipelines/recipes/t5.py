@@ -1,118 +1,127 @@
 """T5's runs (Raffel et al. 2019, arXiv 1910.10683, sections 3 and 4), version 1.1 and mT5 (arXiv 2010.11934)."""
 
-from .recipe import TINY_RUN, Recipe
+from dataclasses import replace
 
-_ADAFACTOR = dict(beta_2_decay=-0.8, clip_threshold=1.0, epsilon_1=1e-30, epsilon_2=1e-3)
+from kerasbert.data import Denoising, DenoisingLayout
+
+from .data import DenoisingData, Mixing, PairData, Phase, TextAndTasks
+from .models import CausalLM, Objective, Pretraining, Seq2SeqLM
+from .optimizers import Adafactor, RootDecay, WarmupDecay
+from .recipe import Recipe
+from .tiny import tiny_phase
+
+_OBJECTIVE = Seq2SeqLM(z_loss=1e-4)
+_BASELINE = Phase(2**19, batch_size=128, length=512)
+_FINAL = Phase(1_000_000, batch_size=2_048, length=512)
 
 
-def _paper(name: str, size: str = "t5_base", objective: str = "random_spans", **changes) -> Recipe:
-    """The baseline: 2^19 steps of 2^16 tokens, rate 1 / sqrt(max(n, 10,000)), spans of mean length 3, 15% noise."""
-    noise = {"random_spans": dict(rate=0.15, mean_span=3.0), "prefix_lm": {}, "deshuffling": {}, "lm": {}}
-    numbers = dict(
-        backbone=size,
-        batch_size=128,
-        length=512,
-        steps=2**19,
-        schedule_class="RootDecay",
-        schedule=dict(peak=0.01, warmup=10_000, flat=True),
-        optimizer_class="TransformerAdafactor",
-        optimizer=_ADAFACTOR,
-        objective="Seq2SeqLM",
-        objective_options=dict(z_loss=1e-4),
-        batches="DenoisingBatches",
-        data=dict(objective=objective, **noise.get(objective, dict(rate=0.15))),
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+def _denoising(objective: str = "random_spans", layout: str = "encoder_decoder", **rows) -> DenoisingData:
+    """15% of the tokens are noise, random spans have a mean length of 3."""
+    return DenoisingData(Denoising(objective, rate=0.15, mean_span=3.0), DenoisingLayout(layout, **rows))
+
+
+_SPANS = _denoising()
+
+
+def _paper(
+    name: str,
+    size: str = "t5_base",
+    data: DenoisingData | TextAndTasks = _SPANS,
+    phase: Phase = _BASELINE,
+    objective: Objective = _OBJECTIVE,
+    **config,
+) -> Recipe:
+    """The baseline: 2^19 steps of 2^16 tokens, rate 1 / sqrt(max(n, 10,000))."""
+    model = Pretraining(size, config, objective)
+    return Recipe(f"t5.{name}", model, data, (phase,), Adafactor(RootDecay(0.01, warmup=10_000, flat=True)))
 
 
 def base() -> Recipe:
     """The baseline with random spans of mean length 3: GLUE 83.49, SQuAD EM 81.84, CNN/DM ROUGE-2 19.62."""
-    return _paper("t5.base")
+    return _paper("base")
 
 
 def small() -> Recipe:
     """T5-small, 60M parameters, on text alone, with as many rows as in mixture_small: 1M steps of 2,048."""
-    return _paper("t5.small", "t5_small", batch_size=2_048, steps=1_000_000)
+    return _paper("small", "t5_small", phase=_FINAL)
 
 
 def large() -> Recipe:
     """T5-large, 770M parameters, on text alone, with as many rows as in mixture_large: 1M steps of 2,048."""
-    return _paper("t5.large", "t5_large", batch_size=2_048, steps=1_000_000)
+    return _paper("large", "t5_large", phase=_FINAL)
 
 
 def prefix_lm() -> Recipe:
     """Table 4, prefix language modelling: GLUE 80.69, SQuAD EM 77.99."""
-    return _paper("t5.prefix_lm", objective="prefix_lm")
+    return _paper("prefix_lm", data=_denoising("prefix_lm"))
 
 
 def bert_style() -> Recipe:
     """Table 4, BERT-style denoising of the whole text: GLUE 82.96, SQuAD EM 80.65."""
-    return _paper("t5.bert_style", objective="bert")
+    return _paper("bert_style", data=_denoising("bert"))
 
 
 def deshuffling() -> Recipe:
     """Table 4, deshuffling: GLUE 73.17, SQuAD EM 67.61."""
-    return _paper("t5.deshuffling", objective="deshuffling")
+    return _paper("deshuffling", data=_denoising("deshuffling"))
 
 
 def mass_style() -> Recipe:
     """Table 5, MASS-style: no random tokens; GLUE 82.32, SQuAD EM 80.10."""
-    return _paper("t5.mass_style", objective="mass")
+    return _paper("mass_style", data=_denoising("mass"))
 
 
 def replace_spans() -> Recipe:
     """Table 5, the baseline: adjacent corrupted tokens become one sentinel; GLUE 83.28, SQuAD EM 80.88."""
-    return _paper("t5.replace_spans", objective="replace_spans")
+    return _paper("replace_spans", data=_denoising("replace_spans"))
 
 
 def drop_tokens() -> Recipe:
     """Table 5, corrupted tokens are dropped: GLUE 84.44, SQuAD EM 80.52."""
-    return _paper("t5.drop_tokens", objective="drop_tokens")
+    return _paper("drop_tokens", data=_denoising("drop_tokens"))
 
 
 def shared() -> Recipe:
     """Table 2, encoder and decoder share their weights: GLUE 82.81."""
-    return _paper("t5.shared", objective="replace_spans", config=dict(architecture="shared"))
+    return _paper("shared", data=_denoising("replace_spans"), architecture="shared")
 
 
 def language_model() -> Recipe:
     """Table 2, a decoder-only model that predicts every token: GLUE 73.78."""
-    recipe = _paper(
-        "t5.language_model", objective="lm", objective_options={}, config=dict(architecture="language_model")
-    )
-    return _causal(recipe, "causal")
+    data = _denoising("lm", "causal")
+    return _paper("language_model", data=data, objective=CausalLM(), architecture="language_model")
 
 
 def prefix_language_model() -> Recipe:
     """Table 2, a decoder-only model with full attention on its prefix: GLUE 79.68."""
-    config = dict(architecture="prefix_language_model")
-    return _causal(_paper("t5.prefix_language_model", objective="prefix_lm", objective_options={}, config=config))
+    data = _denoising("prefix_lm", "prefix")
+    return _paper("prefix_language_model", data=data, objective=CausalLM(), architecture="prefix_language_model")
 
 
-def _multitask(name: str, target_length: int = 512, **changes) -> Recipe:
+def _multitask(
+    objective: str, text_examples: int, limit: float, exponent: float = 1.0, target_length: int = 512
+) -> TextAndTasks:
     """Multi-task training on a corpus named "text" and one corpus per task, whose documents are (input, target) lines.
 
     `kerasbert.data.text_to_text` defines the formats, and `parallel_documents` creates the documents. Targets have up
     to 512 tokens, as in the paper. With random spans, the targets of text need only 114, but all rows of a batch have
     the same length.
     """
-    recipe = _paper(name, **changes)
-    data = {**recipe.data, "target_length": target_length}
-    task = dict(target_length=target_length, full_width=True)
-    numbers = dict(data=data, pairs="PairBatches", pair_data=task, unlabelled="text")
-    return Recipe(**{**vars(recipe), **numbers})
+    text = _denoising(objective, target_length=target_length)
+    tasks = PairData(target_length=target_length, full_width=True)
+    return TextAndTasks(text, tasks, text_examples, mixing=Mixing(exponent, limit))
 
 
 def multitask() -> Recipe:
     """Section 3.5.3: all tasks and text together, sizes capped at 2^19: GLUE 81.42, and 83.11 after fine-tuning."""
-    sizes = dict(sampling_limit=2.0**19, unlabelled_examples=2**19)  # text is larger than the cap
-    return _multitask("t5.multitask", objective="replace_spans", **sizes)
+    # Text is larger than the cap.
+    return _paper("multitask", data=_multitask("replace_spans", 2**19, limit=2.0**19))
 
 
 def multitask_temperature() -> Recipe:
     """Section 3.5.2: mixing temperature 2, sizes capped at 2^21: GLUE 81.90."""
-    sizes = dict(sampling_exponent=0.5, sampling_limit=2.0**21, unlabelled_examples=2**21)
-    return _multitask("t5.multitask_temperature", objective="replace_spans", **sizes)
+    data = _multitask("replace_spans", 2**21, limit=2.0**21, exponent=0.5)
+    return _paper("multitask_temperature", data=data)
 
 
 def _mixture(size: str, examples: int) -> Recipe:
@@ -121,8 +130,7 @@ def _mixture(size: str, examples: int) -> Recipe:
     Sizes are capped at 1M, which only concerns English-French and English-German text, because all other tasks are
     smaller. Scores are test set scores after fine-tuning on each task.
     """
-    numbers = dict(batch_size=2_048, steps=1_000_000, sampling_limit=1e6, unlabelled_examples=examples)
-    return _multitask(f"t5.mixture_{size}", size=f"t5_{size}", **numbers)
+    return _paper(f"mixture_{size}", f"t5_{size}", _multitask("random_spans", examples, limit=1e6), _FINAL)
 
 
 def mixture_small() -> Recipe:
@@ -150,34 +158,30 @@ def mixture_11b() -> Recipe:
     return _mixture("11b", 133_000_000)
 
 
-def _causal(recipe: Recipe, layout: str = "prefix") -> Recipe:
-    values = {**vars(recipe), "objective": "CausalLM", "data": {**recipe.data, "layout": layout}}
-    return Recipe(**values)
-
-
 def v1_1_base() -> Recipe:
     """T5 1.1-base: gated GELU, a separate output layer, no dropout, only C4; 1M steps of 2,048 rows."""
-    return _paper("t5.v1_1_base", "t5_v1_1_base", batch_size=2_048, steps=1_000_000, config=dict(dropout=0.0))
+    return _paper("v1_1_base", "t5_v1_1_base", phase=_FINAL, dropout=0.0)
 
 
 def mt5_base() -> Recipe:
     """mT5-base, 101 languages sampled with exponent 0.3, rows of 1,024 tokens: XNLI 75.4 (zero-shot)."""
-    numbers = dict(batch_size=1_024, length=1_024, steps=1_000_000, config=dict(dropout=0.0), sampling_exponent=0.3)
-    return _paper("t5.mt5_base", "mt5_base", **numbers)
+    data = replace(_denoising(), mixing=Mixing(exponent=0.3))
+    phase = Phase(1_000_000, batch_size=1_024, length=1_024)
+    return _paper("mt5_base", "mt5_base", data, phase, dropout=0.0)
 
 
-# At a width of 128, learning is faster if Adafactor's relative steps decay during the run.
-_TINY = dict(
-    TINY_RUN,
-    schedule_class="WarmupDecay",
-    schedule=dict(peak=0.02, warmup=100, final=1e-3),
-)
-_TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
-
-
-def _tiny(name: str, objective: str = "random_spans", **changes) -> Recipe:
-    config = {**_TINY_CONFIG, **changes.pop("config", {})}
-    return _paper(f"t5.{name}", "t5_small", objective, config=config, **{**_TINY, **changes})
+def _tiny(
+    name: str,
+    data: DenoisingData | TextAndTasks = _SPANS,
+    steps: int = 2_000,
+    objective: Objective = _OBJECTIVE,
+    **config,
+) -> Recipe:
+    size = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
+    model = Pretraining("t5_small", dict(size, **config), objective)
+    # At a width of 128, learning is faster if Adafactor's relative steps decay during the run.
+    optimizer = Adafactor(WarmupDecay(0.02, warmup=100, final=1e-3))
+    return Recipe(f"t5.{name}", model, data, tiny_phase(steps), optimizer)
 
 
 def tiny() -> Recipe:
@@ -187,49 +191,46 @@ def tiny() -> Recipe:
 
 def tiny_prefix_lm() -> Recipe:
     """A small version of prefix_lm for two CPU cores."""
-    return _tiny("tiny_prefix_lm", "prefix_lm", steps=4_000)
+    return _tiny("tiny_prefix_lm", _denoising("prefix_lm"), 4_000)
 
 
 def tiny_bert_style() -> Recipe:
     """A small version of bert_style for two CPU cores."""
-    return _tiny("tiny_bert_style", "bert", steps=4_000)
+    return _tiny("tiny_bert_style", _denoising("bert"), 4_000)
 
 
 def tiny_mass_style() -> Recipe:
     """A small version of mass_style for two CPU cores."""
-    return _tiny("tiny_mass_style", "mass")
+    return _tiny("tiny_mass_style", _denoising("mass"))
 
 
 def tiny_deshuffling() -> Recipe:
     """A small version of deshuffling for two CPU cores."""
-    return _tiny("tiny_deshuffling", "deshuffling")
+    return _tiny("tiny_deshuffling", _denoising("deshuffling"))
 
 
 def tiny_replace_spans() -> Recipe:
     """A small version of replace_spans for two CPU cores. After 3,000 steps it is worse than token frequencies."""
-    return _tiny("tiny_replace_spans", "replace_spans", steps=8_000)
+    return _tiny("tiny_replace_spans", _denoising("replace_spans"), 8_000)
 
 
 def tiny_drop_tokens() -> Recipe:
     """A small version of drop_tokens for two CPU cores. Nothing in the input shows where tokens are missing."""
-    return _tiny("tiny_drop_tokens", "drop_tokens", steps=8_000)
+    return _tiny("tiny_drop_tokens", _denoising("drop_tokens"), 8_000)
 
 
 def tiny_multitask() -> Recipe:
     """A small version of multitask for two CPU cores, temperature 2: text counts as 20,000 examples."""
-    sizes = dict(sampling_exponent=0.5, sampling_limit=10_000.0, unlabelled_examples=20_000)
-    run = dict(_TINY, size="t5_small", config=_TINY_CONFIG, steps=6_000)
-    return _multitask("t5.tiny_multitask", 24, **run, **sizes)
+    return _tiny("tiny_multitask", _multitask("random_spans", 20_000, 10_000.0, 0.5, target_length=24), 6_000)
 
 
 def tiny_language_model() -> Recipe:
     """A small version of language_model for two CPU cores."""
-    config = dict(architecture="language_model")
-    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config), "causal")
+    data = _denoising("lm", "causal")
+    return _tiny("tiny_language_model", data, objective=CausalLM(), architecture="language_model")
 
 
 def tiny_prefix_language_model() -> Recipe:
     """A small version of prefix_language_model for two CPU cores."""
-    config = dict(architecture="prefix_language_model")
-    recipe = _tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config)
-    return _causal(recipe)
+    data = _denoising("prefix_lm", "prefix")
+    return _tiny("tiny_prefix_language_model", data, objective=CausalLM(), architecture="prefix_language_model")

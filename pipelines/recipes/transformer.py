@@ -3,24 +3,23 @@
 Corpora consist of pairs (see `kerasbert.data.parallel_documents`).
 """
 
-from .recipe import TINY_RUN, Recipe
+from .data import PairData, Phase
+from .models import Pretraining, Seq2SeqLM
+from .optimizers import AdamW, InverseSquareRoot
+from .recipe import Recipe
+from .tiny import tiny_phase
+
+_DATA, _OBJECTIVE = PairData(num_buckets=8), Seq2SeqLM(label_smoothing=0.1)
 
 
-def _paper(name: str, size: str, hidden_dim: int, **changes) -> Recipe:
-    numbers = dict(
-        backbone=size,
-        # The paper counts tokens, about 25,000 per side and batch. The recipe counts pairs, which have about 30 tokens.
-        batch_size=832,
-        length=256,
-        schedule_class="InverseSquareRoot",
-        schedule=dict(hidden_dim=hidden_dim, warmup=4_000),
-        optimizer=dict(weight_decay=0.0, beta_1=0.9, beta_2=0.98, epsilon=1e-9),
-        objective="Seq2SeqLM",
-        objective_options=dict(label_smoothing=0.1),
-        batches="PairBatches",
-        data=dict(num_buckets=8),
-    )
-    return Recipe(name=name, **{**numbers, **changes})
+def _adam(hidden_dim: int, warmup: int = 4_000) -> AdamW:
+    return AdamW(InverseSquareRoot(hidden_dim, warmup), weight_decay=0.0, beta_2=0.98, epsilon=1e-9)
+
+
+def _paper(name: str, size: str, hidden_dim: int, steps: int, average: int) -> Recipe:
+    # The paper counts tokens, about 25,000 per side and batch. The recipe counts pairs, which have about 30 tokens.
+    phases, model = (Phase(steps, batch_size=832, length=256),), Pretraining(size, objective=_OBJECTIVE)
+    return Recipe(name, model, _DATA, phases, _adam(hidden_dim), average=average)
 
 
 def base() -> Recipe:
@@ -41,6 +40,5 @@ def big_en_fr() -> Recipe:
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: pairs of captions."""
     config = dict(num_layers=2, hidden_dim=128, num_heads=4, feed_forward_dim=512, dropout=0.0)
-    run = dict(TINY_RUN, batch_size=32, length=32, steps=1_500, config=config)
-    schedule = dict(hidden_dim=128, warmup=400)
-    return _paper("transformer.tiny", "transformer_base", 128, **dict(run, schedule=schedule))
+    model = Pretraining("transformer_base", config, _OBJECTIVE)
+    return Recipe("transformer.tiny", model, _DATA, tiny_phase(1_500, 32, 32), _adam(128, warmup=400))

@@ -1,27 +1,31 @@
 """XLM-R's runs (Conneau et al. 2019, arXiv 1911.02116): RoBERTa's objective, languages sampled with exponent 0.3."""
 
+from dataclasses import replace
+
 from . import roberta
+from .data import Mixing, Phase
+from .models import Pretraining
 from .recipe import Recipe
 
+_DATA = replace(roberta.DATA, mixing=Mixing(exponent=0.3))
 
-def _paper(name: str, size: str) -> Recipe:
-    numbers = dict(name=name, backbone=size, batch_size=8_192, steps=1_500_000, sampling_exponent=0.3)
-    return Recipe(**{**vars(roberta.base()), **numbers})
+
+def _paper(name: str, size: str, first: Recipe) -> Recipe:
+    phases = (Phase(1_500_000, batch_size=8_192, length=512),)
+    return replace(first, name=name, model=Pretraining(size), data=_DATA, phases=phases)
 
 
 def base() -> Recipe:
     """XLM-R base, 100 languages: XNLI 76.2 on average (zero-shot)."""
-    return _paper("xlm_roberta.base", "xlm_roberta_base")
+    return _paper("xlm_roberta.base", "xlm_roberta_base", roberta.base())
 
 
 def large() -> Recipe:
     """XLM-R large, 100 languages: XNLI 80.9 on average (zero-shot)."""
-    recipe = _paper("xlm_roberta.large", "xlm_roberta_large")
-    recipe.schedule.update(roberta.large().schedule)
-    return recipe
+    return _paper("xlm_roberta.large", "xlm_roberta_large", roberta.large())
 
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: any number of corpora, one per language."""
-    numbers = dict(name="xlm_roberta.tiny", backbone="xlm_roberta_base", sampling_exponent=0.3)
-    return Recipe(**{**vars(roberta.tiny()), **numbers})
+    first = roberta.tiny()
+    return replace(first, name="xlm_roberta.tiny", model=replace(first.model, size="xlm_roberta_base"), data=_DATA)

@@ -1,19 +1,22 @@
 """Identifies the run in a folder, and decides which runs may continue in it."""
 
-import copy
-import dataclasses
 import json
+import re
 from pathlib import Path
 
 from kerasbert.data import Batches
 from kerasbert.data.text.files import write_text
 
-from ..recipes.recipe import Recipe
+from ..recipes import tree
+from ..recipes.recipe import OLDER, Recipe
+
+SCHEDULE = r"recipe\.optimizer\.schedule(\..*)?"
+ROWS = r"(recipe\.phases|batches)\.(.*\.)?batch_size"
 
 
 def record_of(recipe: Recipe, batches: Batches) -> dict:
     """What identifies a run: the recipe and the data."""
-    return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
+    return json.loads(json.dumps({"recipe": tree.written(recipe), "batches": batches.recipe()}))
 
 
 def claim_folder(
@@ -21,79 +24,59 @@ def claim_folder(
 ) -> list[dict]:
     """Writes recipe.json into a new run folder, or into the folder of a run that gets more steps or another schedule.
 
-    A finished run may get more steps. With `reschedule`, any run may get different steps, a different schedule, and
-    unless `fixed_rows`, a different batch size.
+    A finished run may get more steps in its last phase. With `reschedule`, any run may get different steps in its last
+    phase, a different schedule, and unless `fixed_rows`, different batch sizes.
 
-    Returns: the records of the run (see `record_of`) before each extension, and its record by an earlier version.
+    Returns: the records of the run (see `record_of`) before each extension.
 
     Raises:
-        ValueError: the folder holds a run with another recipe or other data.
+        ValueError: the folder holds a run with another recipe or other data, or of an earlier version of kerasbert.
     """
     path = run / "recipe.json"
     if not path.exists():
         write_text(path, json.dumps(info, indent=2))
         return []
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
-    earlier = there.pop("earlier", [])
-    stored = copy.deepcopy(there)  # as in the checkpoints of the run
-    if "recipe" in there:
-        there["recipe"] = {**_recipe_defaults(), **there["recipe"]}
-    differing = sorted(
-        f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
-        for group, values in info.items()
-        for name, value in values.items()
-        if there.get(group, {}).get(name, "absent") != value
-    )
+    there, earlier = _stored(path)
+    before, now = tree.flat(there), tree.flat(info)
+    differing = [name for name in {**now, **before} if before.get(name, "absent") != now.get(name, "absent")]
     if not differing:
-        return [*earlier, stored] if there == info != stored else earlier
-    hint, steps = "Use another folder.", info["recipe"]["steps"]
-    changes = ("steps", "schedule") if fixed_rows else ("steps", "schedule", "batch_size")
-    if _differ_only_in(changes, info, there):
-        before = there["recipe"]["steps"]
+        return earlier
+    hint, last = "Use another folder.", len(info["recipe"]["phases"]) - 1
+    steps = rf"(recipe\.phases|batches\.parts)\.{last}\.steps"
+    if _all_match(differing, steps, SCHEDULE, *([] if fixed_rows else [ROWS])):
+        had, wanted = _updates(there), _updates(info)
         done = max((int(path.stem[5:]) for path in run.glob("checkpoints/step_*.json")), default=0) // accumulation
-        extended = steps > before == done and _differ_only_in(("steps",), info, there)
-        if extended or (reschedule and steps >= done):
+        extended = wanted > had == done and _all_match(differing, steps)
+        if extended or (reschedule and wanted >= done):
             what = "extending" if extended else "rescheduling"
-            print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
-            rows = info["recipe"]["batch_size"]
-            if there["recipe"]["batch_size"] != rows:
+            print(f"{what} the run of {had:,} updates; the schedule is now that of {wanted:,}")
+            rows = info["recipe"]["phases"][-1]["batch_size"]
+            if there["recipe"]["phases"][-1]["batch_size"] != rows:
                 print(f"from update {done + 1:,} on, an update has {rows:,} rows")
-            write_text(path, json.dumps({**info, "earlier": [*earlier, stored]}, indent=2))
-            return [*earlier, stored]
-        hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
+            write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
+            return [*earlier, there]
+        hint = f"More steps extend a finished run only: finish it with --set steps={had}, use another folder, or "
         hint += f"continue with another schedule or batch size, from step {done} on, with --reschedule and "
         hint += f"steps={done} or more."
-    raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
+    lines = (f"  {n}: {before.get(n, 'absent')} in the folder, {now.get(n, 'absent')} now" for n in sorted(differing))
+    raise ValueError("\n".join([f"The folder {run} holds a run of another recipe:", *lines, hint]))
 
 
-def _recipe_defaults() -> dict:
-    """Returns the optional fields of a recipe with their JSON values, which recipes of earlier versions may lack."""
-    factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    missing = dataclasses.MISSING
-    found = {name: value for name, value in defaults.items() if value is not missing}
-    found |= {name: factory() for name, factory in factories.items() if factory is not missing}
-    return json.loads(json.dumps(found))
+def _stored(path: Path) -> tuple[dict, list[dict]]:
+    """Returns the record in a recipe.json, and the earlier records of the run."""
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        earlier, is_older = there.pop("earlier", []), "class" not in there["recipe"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
+    if is_older:
+        raise ValueError(f"The run in {path.parent} cannot continue: {OLDER} Use another run folder.")
+    return there, earlier
 
 
-def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
-    """Whether two records belong to the same run, except for these fields of the recipe."""
-    records = copy.deepcopy(records)
-    for record in records:
-        for part in record.get("batches", {}).get("parts", [])[-1:]:
-            part.pop("steps", None)
-        for name in fields:
-            record.get("recipe", {}).pop(name, None)
-        if "batch_size" in fields:
-            record["batches"] = _without_batch_sizes(record.get("batches"))
-    return all(record == records[0] for record in records)
+def _updates(record: dict) -> int:
+    return sum(phase["steps"] for phase in record["recipe"]["phases"])
 
 
-def _without_batch_sizes(batches):
-    """Returns the record of batches, which may consist of others, without their batch sizes."""
-    if isinstance(batches, dict):
-        return {name: _without_batch_sizes(part) for name, part in batches.items() if name != "batch_size"}
-    return [_without_batch_sizes(part) for part in batches] if isinstance(batches, list) else batches
+def _all_match(names: list[str], *patterns: str) -> bool:
+    return all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in names)

@@ -69,7 +69,7 @@ def corruption(
         generator: folder of a masked language model, or of a model for replaced token detection, that samples ELECTRA's
             replaced tokens. Default: random words are used.
         output: .html file for a page with the same pictures.
-        set: overrides of the recipe, such as data.rate=0.3.
+        set: overrides of the recipe, such as data.noise.rate=0.3.
     """
     outputs = (output,) if output else ()
     check_pictures(outputs, (".html",))

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerasbert.data import Batches, DenoisingBatches, Tokenizer
+from kerasbert.data import Batches, DenoisingBatches, SentenceOrder, Tokenizer
 from kerasbert.objectives import MaskedLM
 
+from ..recipes.models import ReplacedTokenDetection
 from ..recipes.recipe import Recipe, find_recipe
 from .facts import about, label_notes, notes
 from .renderings import Row, denoising_lines, lines_of
@@ -92,18 +93,19 @@ def corrupted(recipe: Recipe, example: Example, title: str = "") -> list[Rows]:
     sentence = documents[0].splitlines()[0]
     text, start = (np.concatenate(tokenizer.encode(part.splitlines(), False)) for part in (documents[0], sentence))
     further = notes(recipe, batches, tokenizer, len(text))
-    if recipe.objective == "ReplacedTokenDetection" and example.generator is None:
+    objective, rows = recipe.model.objective, getattr(recipe.data, "rows", None)
+    if isinstance(objective, ReplacedTokenDetection) and example.generator is None:
         further.append(
             "There is no generator, so random words replace masked tokens. Words of the text are more likely."
         )
-    options = dict(names=TokenNames(tokenizer), mask_id=tokenizer.mask_id, languages=recipe.languages)
+    options = dict(names=TokenNames(tokenizer), mask_id=tokenizer.mask_id, languages=getattr(recipe.data, "names", ()))
     options["first_part"] = getattr(batches, "reuse_length", None) or None
-    if "objective" in recipe.objective_options:
-        options["objective"] = recipe.objective_options["objective"]
+    if isinstance(objective, ReplacedTokenDetection):
+        options["objective"] = objective.objective
     pictures = []
     # If the corpus contains other text, the sentence must be at the start of a row, or anywhere if segments are
     # swapped.
-    first = None if recipe.data.get("rows") == "sentence_order" else len(start) + 1
+    first = None if isinstance(rows, SentenceOrder) else len(start) + 1
     for step, batch in enumerate(batches):
         row = Row.of_batch(batch, 0, sample=_sampler(batches, example, step), **options)
         if len(documents) > 1 and not shows(row.originals[:first], start, batches.length):

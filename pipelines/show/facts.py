@@ -9,6 +9,7 @@ from kerasbert.data import (
     Noise,
     PermutationLMBatches,
     RareTokens,
+    SentenceOrder,
     SkipGramBatches,
     Spans,
     Tokenizer,
@@ -18,6 +19,7 @@ from kerasbert.data import (
 )
 from kerasbert.data.noise.span_corruption import noise_counts
 
+from ..recipes.models import BidirectionalLM, ReplacedTokenDetection, Seq2SeqLM
 from ..recipes.recipe import Recipe
 
 _DENOISING = {
@@ -43,13 +45,13 @@ def about(recipe: Recipe, batches: Batches) -> str:
             "each is predicted from the context and from the targets before it in the order."
         )
     if isinstance(batches, SkipGramBatches):
-        window, negatives = batches.settings["window"], batches.settings["negatives"]
-        return f"A word at most {window} words away is told apart from {negatives} random words."
+        return f"A word at most {batches.window} words away is told apart from {batches.negatives} random words."
     if isinstance(noise, Noise):
-        return f"{_chosen(noise)} {_shown(noise, recipe.objective == 'ReplacedTokenDetection')}"
-    if recipe.objective == "BidirectionalLM":
+        return f"{_chosen(noise)} {_shown(noise, isinstance(recipe.model.objective, ReplacedTokenDetection))}"
+    if isinstance(recipe.model.objective, BidirectionalLM):
         return "Two models predict the next and the previous token."
-    return "The target is predicted from the source." if recipe.objective == "Seq2SeqLM" else _DENOISING["lm"]
+    is_seq2seq = isinstance(recipe.model.objective, Seq2SeqLM)
+    return "The target is predicted from the source." if is_seq2seq else _DENOISING["lm"]
 
 
 def _chosen(noise: Noise) -> str:
@@ -109,7 +111,7 @@ def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -
             found.append(f"<M> is {names[0]}." if mask else f"<X>, <Y> and <Z> are {', '.join(names)}.")
         if batches.layout == "encoder_decoder":
             found.append("The decoder reads the targets shifted right by one.")
-    elif recipe.objective == "Seq2SeqLM":
+    elif isinstance(recipe.model.objective, Seq2SeqLM):
         found.append("The decoder reads the targets shifted right by one.")
     if isinstance(batches, PermutationLMBatches):
         found.append(
@@ -125,6 +127,6 @@ def label_notes(recipe: Recipe, y) -> list[str]:
     if not isinstance(y, dict) or "sentence_pair" not in y:
         return []
     label = int(y["sentence_pair"])
-    if recipe.data.get("rows") == "sentence_order":
+    if isinstance(getattr(recipe.data, "rows", None), SentenceOrder):
         return [f"Label {label}: the segments are {'swapped' if label else 'in the original order'}."]
     return [f"Label {label}: the second segment {'is from another document' if label else 'follows the first'}."]

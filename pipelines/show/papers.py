@@ -40,7 +40,7 @@ class PaperExample:
 
 _PARTY = "Thank you for inviting me to your party last week."
 _WHOLE = "Thank you for inviting me to your party last week . </s>"
-_BERT = ("data.sentence_pairs=false", "objective_options.sentence_pair=false")
+_BERT = ("data.rows=chunks",)
 _TABLE_3 = "Raffel et al. 2019, table 3"
 _HAIRY = "Devlin et al. 2018, appendix A.1"
 
@@ -88,7 +88,7 @@ PAPERS = (
         "SpanBERT: a span, and its words from the words beside it",
         "Joshi et al. 2019, figure 1",
         "spanbert.base",
-        ("data.mask_rate=0.33",),
+        ("data.noise.rate=0.33",),
         Example("Super Bowl 50 was an American football game to determine the champion", seed=23, words=()),
         {
             "inputs": "[CLS] Super Bowl 50 was [MASK] [MASK] [MASK] [MASK] to determine the champion [SEP]",
@@ -99,7 +99,7 @@ PAPERS = (
         "ELECTRA: replaced token detection",
         "Clark et al. 2020, figure 2",
         "electra.base",
-        ("data.mask_rate=0.3",),
+        ("data.noise.rate=0.3",),
         Example("the chef cooked the meal", seed=523, words=("ate",)),
         {
             "generator": "[CLS] [MASK] chef [MASK] the meal [SEP]",
@@ -110,7 +110,7 @@ PAPERS = (
         "XLM: translation language model",
         "Lample and Conneau 2019, figure 1",
         "xlm.mlm_tlm",
-        ("data.mask_rate=0.3", "pair_data.mask_rate=0.3"),
+        ("data.text.noise.rate=0.3", "data.pairs.noise.rate=0.3"),
         Example("the curtains were blue", translation="les rideaux étaient bleus", seed=1775, words=()),
         {
             "inputs": "</s> the <special1> <special1> blue </s> </s> <special1> rideaux étaient <special1> </s>",
@@ -120,7 +120,7 @@ PAPERS = (
         "XLNet: New York, in the order is, a, city, New, York",
         "Yang et al. 2019, section 2.6",
         "xlnet.base",
-        ("data.partial_prediction=3",),
+        ("data.noise.partial=3",),
         Example("New York is a city", seed=0, words=()),
         {"1. New": "? ···· is a city", "2. York": "New ? is a city"},
     ),
@@ -131,7 +131,7 @@ PAPERS = (
         1069771,
         "Thank you <M> <M> me to your party apple week .",
         _WHOLE,
-        "data.rate=0.27",
+        "data.noise.rate=0.27",
     ),
     _t5("MASS-style", "t5.mass_style", 508, "Thank you <M> <M> me to your party <M> week .", _WHOLE),
     _t5(
@@ -149,8 +149,8 @@ PAPERS = (
         "Thank you <X> to <Y> week .",
         "<X> for inviting me <Y> your party last <Z> </s>",
         "length=64",
-        "data.rate=0.55",
-        "data.roll=true",
+        "data.noise.rate=0.55",
+        "data.noise.roll=true",
     ),
 )
 

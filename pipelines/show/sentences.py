@@ -1,11 +1,12 @@
 """Uses a sentence as the text of a run: documents for a corpus, and recipe settings for so little text."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 
 from kerasbert.data import Batches, Corpus, Tokenizer
 
+from ..recipes.data import Languages, PairData, PermutationLMData, Phase, SkipGramData, TextAndTasks
 from ..recipes.recipe import Recipe
 from ..runs.building import make_batches
 
@@ -28,16 +29,16 @@ def documents_for(recipe: Recipe, sentence: str, following: str = NEXT, translat
     Raises:
         ValueError: if the recipe needs a translation and there is none.
     """
-    if recipe.batches == "PairBatches" or recipe.pairs == "TranslationLMBatches":
+    if _is_parallel(recipe):
         if not translation:
             raise ValueError(
                 f"The recipe {recipe.name} reads pairs of a sentence and its translation. Received: no translation. "
                 "Give it with --translation."
             )
         return [f"{sentence}\n{translation}"]
-    if recipe.labelled_pairs:
+    if recipe.data.labelled:
         return [sentence if "\n" in sentence else f"{sentence}\n{following}", OTHER]
-    return [sentence, OTHER] if recipe.objective == "PermutationLM" else [sentence]
+    return [sentence, OTHER] if isinstance(recipe.data, PermutationLMData) else [sentence]
 
 
 def batches_for(recipe: Recipe, documents: list[str], tokenizer: Tokenizer, seed: int) -> Batches:
@@ -47,31 +48,35 @@ def batches_for(recipe: Recipe, documents: list[str], tokenizer: Tokenizer, seed
     for permutations have no padding, so the first part gets the length of the first document. For skip-gram, no words
     are dropped, because there are so few.
     """
-    changes = dict(batch_size=1, steps=STEPS, accumulation=1, seed=seed, small_batches=(), small_steps=0)
-    changes |= dict(long_length=0, long_steps=0, average=0)
-    if recipe.objective == "PermutationLM":
+    data, phase = recipe.data, Phase(STEPS, batch_size=1, length=recipe.phases[0].length)
+    if isinstance(data, PermutationLMData):
         first = len(tokenizer.encode([documents[0]], add_special_tokens=False)[0])
         second = len(tokenizer.encode([documents[1]], add_special_tokens=False)[0]) // 2
-        further = dict(reuse_length=first, bidirectional_data=False)
-        targets = max(1, round(first / recipe.data.get("partial_prediction", 6)))
-        data = {**recipe.data, **further, "permutation_size": None, "max_predictions": 2 * targets}
-        changes |= dict(length=first + 3 + second, data=data, config={**recipe.config, **further})
-    if recipe.objective == "SkipGram":
-        changes |= dict(batch_size=SHOWN_PAIRS, data={**recipe.data, "threshold": None})
+        noise = replace(data.noise, max_predictions=2 * max(1, round(first / data.noise.partial)))
+        data, phase = PermutationLMData(first, noise=noise), replace(phase, length=first + 3 + second)
+    if isinstance(data, SkipGramData):
+        data, phase = replace(data, threshold=None), replace(phase, batch_size=SHOWN_PAIRS)
     corpus = Corpus.in_memory(documents, tokenizer)
-    return make_batches(dataclasses.replace(recipe, **changes), {_corpus_name(recipe): corpus})
+    changed = replace(recipe, data=data, phases=(phase,), accumulation=1, seed=seed, average=0)
+    return make_batches(changed, {_corpus_name(recipe): corpus})
+
+
+def _is_parallel(recipe: Recipe) -> bool:
+    """Whether the recipe reads pairs of a sentence and its translation."""
+    return isinstance(recipe.data, PairData) or getattr(recipe.data, "pairs", None) is not None
 
 
 def _corpus_name(recipe: Recipe) -> str:
     """Returns the name that the corpus needs for this recipe. It determines the languages."""
-    if recipe.unlabelled:
-        return recipe.unlabelled
-    if not recipe.languages:
+    data = recipe.data
+    if isinstance(data, TextAndTasks):
+        return data.text_name
+    if not isinstance(data, Languages):
         return "text"
-    first = "en" if "en" in recipe.languages else recipe.languages[0]
-    if not recipe.pairs:
+    first = "en" if "en" in data.names else data.names[0]
+    if not data.pairs:
         return first
-    others = [name for name in ("fr", *recipe.languages) if name in recipe.languages and name != first]
+    others = [name for name in ("fr", *data.names) if name in data.names and name != first]
     return f"{first}-{others[0]}"
 
 

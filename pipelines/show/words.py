@@ -102,7 +102,7 @@ def cut(word: str, pieces: int) -> list[str]:
 
 def model_type_of(recipe: Recipe) -> str:
     """Returns the model type of a recipe's backbone, such as "bert"."""
-    return recipe.backbone_config().model_type
+    return recipe.config().model_type
 
 
 class TokenNames:

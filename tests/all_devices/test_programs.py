@@ -6,6 +6,7 @@ the papers, as shapes without values. What a kernel does not take must be comput
 
 import pytest
 
+from pipelines.recipes.models import KnowledgeTransfer
 from pipelines.recipes.recipe import all_recipes, find_recipe
 from tests.programs import abstract_step_of, fused_calls, step_of, tiny_recipes
 
@@ -17,16 +18,16 @@ DEVICES = {
     "TPU": dict(kind="tpu"),
 }
 WITHOUT_ATTENTION = ("elmo", "seq2seq_attention", "word_vectors")
-RATES = ("config.dropout", "config.attention_dropout", "generator_config.dropout", "generator_config.attention_dropout")
+RATES = ("dropout", "attention_dropout")
 PAPERS = [name for name in all_recipes() if name not in tiny_recipes()]
 
 
 def rates(name, rate):
     """Overrides of all dropout rates that a recipe has."""
     recipe = find_recipe(name)
-    groups = ["config", *(["generator_config"] if recipe.generator else [])]
-    known = {f"{group}.{field}" for group in groups for field in recipe.fields_of(group)}
-    return tuple(f"{field}={rate}" for field in RATES if field in known)
+    sizes = {"model": recipe.model, "model.objective.generator": getattr(recipe.model.objective, "generator", None)}
+    known = [(path, size.config_fields(size.size)) for path, size in sizes.items() if size]
+    return tuple(f"{path}.{field}={rate}" for path, fields in known for field in RATES if field in fields)
 
 
 def check(name, calls, device, rate):
@@ -34,7 +35,9 @@ def check(name, calls, device, rate):
     assert not calls if name.startswith(WITHOUT_ATTENTION) else calls or device == "TPU", calls
     backward = sum(calls.get(key, 0) for key in ("cudnn_backward", "flash_backward"))
     assert backward or device == "TPU" or name.startswith(WITHOUT_ATTENTION)
-    drops = rate and find_recipe(name).objective != "KnowledgeTransfer"  # which runs both models without dropout
+    drops = rate and not isinstance(
+        find_recipe(name).model.objective, KnowledgeTransfer
+    )  # which runs both models without dropout
     assert not drops or not calls.get("cudnn_backward"), "cuDNN's dropout is not used"
 
 

@@ -104,7 +104,7 @@ def test_a_left_to_right_model_pays_for_every_token():
     recipe, x = left_to_right(), {"token_ids": np.zeros((16, 64), int)}
     masked = SETTINGS["MLM"]()
     slots = {**x, "masked_positions": np.zeros((16, 10), int)}
-    config = recipe.backbone_config()
+    config = recipe.config()
     output = 128 * (128 + config.vocabulary_size)
     assert flops_of(recipe, (x,)) - flops_of(masked, (slots,)) == 6 * 16 * 54 * output
 

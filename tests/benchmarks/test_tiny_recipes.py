@@ -60,7 +60,7 @@ def test_every_recipe_has_a_text():
     assert text_of("deberta.tiny") == ("english", "wordpiece", None)
     for name in tiny_recipes():
         recipe = find_recipe(name)
-        pairs = recipe.labelled_pairs or (recipe.teacher and find_recipe(recipe.teacher).labelled_pairs)
+        pairs = recipe.data.labelled or (recipe.teacher and find_recipe(recipe.teacher).data.labelled)
         assert not pairs or text_of(name)[0].startswith("novels"), f"{name} needs documents of sentences"
         assert not recipe.languages or "languages" in text_of(name)[0]
     assert {name.partition(".")[0] for name in TEXTS} <= {name.partition(".")[0] for name in tiny_recipes()}

@@ -27,7 +27,7 @@ def test_what_is_known_about_tokens_is_copied(tmp_path):
     bert.save_to_preset(tmp_path / "bert")
     main(tmp_path / "bert", tmp_path / "start")
     model = kerasbert.load(tmp_path / "start")
-    fields = find_recipe("modernbert.mini_en").config
+    fields = find_recipe("modernbert.mini_en").model.config
     assert {name: getattr(model.backbone.config, name) for name in fields} == fields
     assert model.backbone.config.sep_id == tokenizer.sep_id and model.tokenizer.hash == tokenizer.hash
     # Of the same normalized vector, both heads give the same logits up to BERT's biases.

@@ -27,30 +27,40 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-RUN = ("steps=12", "batch_size=4", "length=16", "schedule.warmup=2", "config.num_layers=1", "config.hidden_dim=16")
-RUN += ("config.num_heads=2", "config.feed_forward_dim=24")
-DROPOUT = ("config.dropout=0.1",)
+RUN = ("steps=12", "batch_size=4", "length=16", "warmup=2", "model.num_layers=1", "model.hidden_dim=16")
+RUN += ("model.num_heads=2", "model.feed_forward_dim=24")
+DROPOUT = ("model.dropout=0.1",)
 FAMILIES = {
-    "bert": ("bert.tiny", "wordpiece", (*DROPOUT, "data.dupe_factor=2")),
+    "bert": ("bert.tiny", "wordpiece", (*DROPOUT, "data.rows.passes=2")),
     "electra": (
         "electra.tiny",
         "wordpiece",
         (
-            *("accumulation=2", "batch_size=8", *DROPOUT, "config.embedding_dim=8", "generator_config.embedding_dim=8"),
-            *("generator_config.num_layers=1", "generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12"),
+            *(
+                "accumulation=2",
+                "batch_size=8",
+                *DROPOUT,
+                "model.embedding_dim=8",
+                "model.objective.generator.embedding_dim=8",
+            ),
+            *(
+                "model.objective.generator.num_layers=1",
+                "model.objective.generator.hidden_dim=8",
+                "model.objective.generator.feed_forward_dim=12",
+            ),
         ),
     ),
-    "t5": ("t5.tiny", "unigram", (*DROPOUT, "config.head_dim=8")),
+    "t5": ("t5.tiny", "unigram", (*DROPOUT, "model.head_dim=8")),
     "transformer_xl": (
         "transformer_xl.tiny",
         "wordpiece",
-        (*DROPOUT, "config.head_dim=8", "config.cutoffs=(40,)", "config.memory_length=16"),
+        (*DROPOUT, "model.head_dim=8", "model.cutoffs=(40,)", "model.memory_length=16"),
     ),
     "xlnet": (
         "xlnet.tiny",
         "wordpiece",
         (
-            *(*DROPOUT, "config.memory_length=8", "config.reuse_length=8", "data.reuse_length=8"),
+            *(*DROPOUT, "model.memory_length=8", "data.reuse_length=8"),
             "held_out.batch_size=2",
         ),
     ),

@@ -26,8 +26,8 @@ from safetensors.numpy import load_file  # noqa: E402
 from benchmarks.devices.hosts import documents, start, wait  # noqa: E402
 from tests.fuzz.kills import rows  # noqa: E402
 
-RUN = ("batch_size=8", "length=16", "schedule.warmup=2", "config.num_layers=1", "config.hidden_dim=128")
-RUN += ("config.num_heads=4", "config.feed_forward_dim=256", "data.dupe_factor=2", "config.dropout=0.1")
+RUN = ("batch_size=8", "length=16", "warmup=2", "model.num_layers=1", "model.hidden_dim=128")
+RUN += ("model.num_heads=4", "model.feed_forward_dim=256", "data.rows.passes=2", "model.dropout=0.1")
 STOP_AFTER = 20  # steps, of 60
 DEVICES = 2  # of a process
 COMPILED = "jit(train_step)"  # what JAX says when it compiles a training step
@@ -126,13 +126,13 @@ def mistakes(run: Path, corpora: dict[str, Path]) -> dict[str, tuple[list[str], 
     def of(corpus: str, *settings: str, **options) -> list[str]:
         return command(run, corpora[corpus], *settings, **options)
 
-    good, small = of("good"), ("config.hidden_dim=16", "config.num_heads=2", "config.feed_forward_dim=32")
+    good, small = of("good"), ("model.hidden_dim=16", "model.num_heads=2", "model.feed_forward_dim=32")
     missing = command(run, corpora["good"].with_name("missing"))
     same = "All processes must have the same recipe and data"
     return {
         "rows that 4 devices do not divide": (*[of("good", "batch_size=6")] * 2, "divisible by 4.*6 rows"),
         "another corpus": (good, of("other"), same),
-        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*schedule.peak=0.5"),
+        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*optimizer.schedule.peak=0.5"),
         "no corpus on one host": (good, missing, "missing"),
         "no corpus": (missing, missing, "missing"),
         "a shard is missing on one host": (of("sharded"), of("shard_missing"), "Missing: shard-00001.bin"),
@@ -141,7 +141,7 @@ def mistakes(run: Path, corpora: dict[str, Path]) -> dict[str, tuple[list[str], 
         "a shard outside": (*[of("outside")] * 2, r"\.\./sharded/shard-00001"),
         "nothing to divide": (*[of("good", *small)] * 2, "'fsdp' would divide none of the"),
         "heads that 2 devices do not divide": (
-            *[of("good", "config.num_heads=1", devices="tensor")] * 2,
+            *[of("good", "model.num_heads=1", devices="tensor")] * 2,
             "num_heads=1 and 2 devices",
         ),
         "no layout": (*[of("good", devices=None)] * 2, "2 processes and no --devices"),

@@ -41,7 +41,7 @@ recipe: bert.tiny
 corpus: corpus
 held_out: held_out
 report_every: 4
-set: {batch_size: 4, length: 16, schedule.warmup: 1, config: {num_layers: 1, hidden_dim: 16, feed_forward_dim: 24}}
+set: {batch_size: 4, length: 16, warmup: 1, model: {num_layers: 1, hidden_dim: 16, feed_forward_dim: 24}}
 YAML
 kerasbert pretrain --config pretrain.yaml --run runs/first --set steps=8
 kerasbert pretrain --recipe runs/first/recipe.json --corpus corpus --held-out held_out --run runs/second --report-every 4

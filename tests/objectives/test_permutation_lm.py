@@ -8,6 +8,7 @@ from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
 from kerasbert.data.tasks.examples import encode_texts
 from kerasbert.models import XLNet, XLNetConfig
 from kerasbert.objectives import PermutationLM
+from tests.data.batches import objects
 from tests.data.conftest import make_documents
 from tests.models.reference import check_keras_file, randomize, to_numpy
 
@@ -36,7 +37,9 @@ def model():
 
 
 def batches_of(corpus, **options):
-    return PermutationLMBatches.from_settings(corpus, 4, LENGTH, **{"steps": 6, "bidirectional_data": True, **options})
+    return objects.batches_of(
+        PermutationLMBatches, corpus, 4, LENGTH, **{"steps": 6, "bidirectional_data": True, **options}
+    )
 
 
 def stateless(x):

@@ -13,13 +13,14 @@ SETTINGS = (
     "steps=4",
     "batch_size=4",
     "length=16",
-    "schedule.warmup=1",
-    "config.num_layers=1",
-    "config.hidden_dim=16",
-    "config.num_heads=2",
-    "config.feed_forward_dim=24",
-    "config.max_length=24",
-    "data.dupe_factor=2",
+    "warmup=1",
+    "model.num_layers=1",
+    "model.hidden_dim=16",
+    "model.num_heads=2",
+    "model.feed_forward_dim=24",
+    "model.max_length=24",
+    "data.rows.passes=2",
+    "data.static_masks=2",
 )
 
 

@@ -55,13 +55,13 @@ def test_every_recipe_lowers_for_a_gpu(name):
     assert "callback" not in text and "tf.aliasing_output" in text  # no work of the host; buffers are donated
 
 
-DROPOUT = ("config.dropout=0.1", "config.attention_dropout=0.1")
-LONG = ("length=128", "config.max_length=128")
+DROPOUT = ("model.dropout=0.1", "model.attention_dropout=0.1")
+LONG = ("length=128", "model.max_length=128")
 SAMPLE = [
     ("bert.tiny", "gpu", "mixed_float16", (), {}, cudnn(2)),
     ("bert.tiny", "gpu", "mixed_bfloat16", DROPOUT, {}, flash(2)),
     ("bert.tiny", "gpu", "mixed_bfloat16", DROPOUT, dict(capability=8.0), flash(2)),
-    ("t5.tiny_prefix_lm", "gpu", "mixed_float16", ("config.dropout=0.1",), {}, flash(6)),
+    ("t5.tiny_prefix_lm", "gpu", "mixed_float16", ("model.dropout=0.1",), {}, flash(6)),
     ("electra.tiny", "gpu", "mixed_bfloat16", (), dict(capability=8.0), cudnn(3)),
     ("roberta.tiny", "gpu", "mixed_bfloat16", (), dict(cudnn=None), flash(2)),
     ("gpt2.tiny", "gpu", "mixed_bfloat16", (), dict(capability=7.5), {}),
@@ -94,6 +94,6 @@ def test_bert_base_with_the_dropout_of_the_paper():
     """Twelve fused calls forward and twelve backward, and no scores of a row outside the kernels."""
     from tests.programs import abstract_step_of
 
-    text = abstract_step_of("bert.base", settings=("length=512", "long_length=0", "long_steps=0"))
+    text = abstract_step_of("bert.base", settings=("length=512",))
     assert fused_calls(text) == flash(12)
     assert "512x512x" not in text.replace("512x512xi", "")

@@ -16,39 +16,47 @@ import kerasbert
 from kerasbert.data import Corpus, MaskedLMBatches, MixtureBatches, Tokenizer, parallel_documents
 from pipelines.evaluate import evaluate
 from pipelines.pretrain import open_corpora, pretrain
+from pipelines.recipes.phases import Phases
 from pipelines.recipes.recipe import find_recipe
 from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer
-from pipelines.runs.phases import Phases
 from tests.pipelines.conftest import SETTINGS as BERT
 
 pytestmark = pytest.mark.one_backend
 
 RUN = ("steps=4", "batch_size=4", "length=16")
-SMALL = ("config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2", "config.feed_forward_dim=24")
-WARMUP = ("schedule.warmup=1",)
+SMALL = ("model.num_layers=1", "model.hidden_dim=16", "model.num_heads=2", "model.feed_forward_dim=24")
+WARMUP = ("warmup=1",)
 SETTINGS = {
     "roberta.tiny": (),
     "spanbert.tiny": (),
-    "albert.tiny": ("config.embedding_dim=8", "data.dupe_factor=2"),
+    "albert.tiny": ("model.embedding_dim=8", "data.rows.passes=2"),
     "electra.tiny": (
-        *("config.embedding_dim=8", "generator_config.embedding_dim=8", "generator_config.num_layers=1"),
-        *("generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12", "data.rows=segments"),
+        *(
+            "model.embedding_dim=8",
+            "model.objective.generator.embedding_dim=8",
+            "model.objective.generator.num_layers=1",
+        ),
+        *(
+            "model.objective.generator.hidden_dim=8",
+            "model.objective.generator.feed_forward_dim=12",
+            "data.rows=segments",
+        ),
     ),
     "deberta.v3_tiny": (
-        *("generator_config.hidden_dim=16", "data.rule=deberta"),
-        *("generator_config.num_heads=2", "generator_config.feed_forward_dim=24"),
+        *("model.objective.generator.hidden_dim=16", "data.noise=WindowNGrams"),
+        *("model.objective.generator.num_heads=2", "model.objective.generator.feed_forward_dim=24"),
     ),
-    "t5.tiny": ("config.head_dim=8",),
-    "t5.tiny_prefix_language_model": ("config.head_dim=8",),
+    "t5.tiny": ("model.head_dim=8",),
+    "t5.tiny_prefix_language_model": ("model.head_dim=8",),
     "gpt2.tiny": (),
-    "transformer_xl.tiny": ("config.head_dim=8", "config.cutoffs=(40,)", "config.memory_length=16"),
+    "transformer_xl.tiny": ("model.head_dim=8", "model.cutoffs=(40,)", "model.memory_length=16"),
     "xlnet.tiny": (
-        *("config.memory_length=8", "config.reuse_length=8", "data.reuse_length=8"),
+        *("model.memory_length=8", "data.reuse_length=8"),
         "held_out.batch_size=2",
     ),
-    "modernbert.tiny": ("schedule.decay_from=2", "length=32"),
-    "word_vectors.tiny": ("config.hidden_dim=8", "length=1"),
-    "elmo.tiny": ("config.filters=((1,4),(2,4))", "config.hidden_dim=8", "config.cell_dim=12"),
+    "modernbert.tiny": ("optimizer.schedule.decay_from=2", "length=32"),
+    "word_vectors.tiny": ("model.hidden_dim=8", "length=1"),
+    "elmo.tiny": ("model.filters=((1,4),(2,4))", "model.hidden_dim=8", "model.cell_dim=12"),
 }
 
 
@@ -122,7 +130,7 @@ def test_a_batch_of_every_recipe(recipe, texts, tmp_path):
     is_t5 = recipe.startswith("t5")
     corpus, held_out = texts / ("t5" if is_t5 else "en"), texts / ("t5_held_out" if is_t5 else "held_out")
     recipe, _, model = one_batch(recipe, corpus, held_out, settings(recipe), tmp_path)
-    assert type(model).__name__ == recipe.objective
+    assert type(model) is recipe.model.objective.cls
 
 
 def test_a_corpus_becomes_a_model(texts, tmp_path):
@@ -130,19 +138,22 @@ def test_a_corpus_becomes_a_model(texts, tmp_path):
     corpora = texts / "en", texts / "held_out"
     last = pretrain(corpora[0], run, recipe, corpora[1], held_out_steps=2, report_every=2, set=settings(recipe))
     model = check(run, last)
-    assert type(model).__name__ == json.loads((run / "recipe.json").read_text())["recipe"]["objective"]
+    assert (
+        type(model).__name__ == json.loads((run / "recipe.json").read_text())["recipe"]["model"]["objective"]["class"]
+    )
     assert 0 <= last["val_rtd_auc"] <= 1 and "val_rtd_loss" in last
 
 
 @pytest.mark.parametrize("recipe", ["xlm.tiny_tlm", "mbert.tiny"])
 def test_several_languages(recipe, texts, tmp_path):
     corpora = [f"{name}={texts / name}" for name in ("en", "de")]
-    changes = ["config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2"]
+    changes = ["model.num_layers=1", "model.hidden_dim=16", "model.num_heads=2"]
     if recipe == "xlm.tiny_tlm":
         corpora.append(f"en-de={texts / 'pairs'}")
-        changes += ["data.max_predictions=4", "pair_data.max_predictions=4", "languages=('de','en')"]
+        changes += [f"data.{part}.noise.max_predictions=4" for part in ("text", "pairs")]
+        changes += ["data.names=('de','en')"]
     else:
-        changes += ["data.dupe_factor=2", "config.feed_forward_dim=24"]
+        changes += ["data.rows.passes=2", "model.feed_forward_dim=24"]
     _, batches, model = one_batch(recipe, corpora, corpora[:2], (*RUN, *WARMUP, *changes), tmp_path / "model")
     parts = batches.recipe()["rates"]
     if recipe == "xlm.tiny_tlm":
@@ -165,7 +176,7 @@ def test_text_and_tasks(texts, tmp_path):
         pairs = parallel_documents([f"task sentence: {lines[n % 16]} {n}" for n in range(count)], ["good"] * count)
         Corpus.write(tmp_path / name, pairs, tokenizer)
     corpora = [f"text={texts / 't5'}", f"few={tmp_path / 'few'}", f"many={tmp_path / 'many'}"]
-    changes = (*RUN, *SMALL, *WARMUP, "config.head_dim=8", "unlabelled_examples=12", "sampling_limit=50", "length=20")
+    changes = (*RUN, *SMALL, *WARMUP, "model.head_dim=8", "data.text_examples=12", "data.mixing.limit=50", "length=20")
     run, recipe = tmp_path / "run", "t5.tiny_multitask"
     last = pretrain(corpora, run, recipe, corpora, held_out_steps=2, report_every=2, set=changes)
     check(run, last)
@@ -175,13 +186,13 @@ def test_text_and_tasks(texts, tmp_path):
 
 
 def test_pairs_by_attention(texts, tmp_path):
-    changes = ["config.hidden_dim=16", "config.embedding_dim=8", "config.alignment_dim=8", "config.output_dim=8"]
+    changes = ["model.hidden_dim=16", "model.embedding_dim=8", "model.alignment_dim=8", "model.output_dim=8"]
     pairs, changes = texts / "pairs", (*RUN, *WARMUP, "data.num_buckets=2", *changes)
     one_batch("seq2seq_attention.tiny", pairs, pairs, changes, tmp_path)
 
 
 def test_pairs_and_the_mean_of_checkpoints(texts, tmp_path):
-    changes = (*RUN, *SMALL, *WARMUP, "data.num_buckets=2", "schedule.hidden_dim=16", "average=2")
+    changes = (*RUN, *SMALL, *WARMUP, "data.num_buckets=2", "optimizer.schedule.hidden_dim=16", "average=2")
     run, recipe, pairs = tmp_path / "run", "transformer.tiny", texts / "pairs"
     check(run, pretrain(pairs, run, recipe, pairs, held_out_steps=2, report_every=2, set=changes))
     saved = weights_of(run / "model")
@@ -192,12 +203,12 @@ def test_pairs_and_the_mean_of_checkpoints(texts, tmp_path):
 
 def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_path):
     teacher = finished_run[0] / "model"
-    changes = (*RUN, *SMALL, *WARMUP, "config.max_length=24", f"teacher={teacher}")
+    changes = (*RUN, *SMALL, *WARMUP, "model.max_length=24", f"teacher={teacher}")
     _, _, student = one_batch("distilbert.tiny", *corpora, changes, tmp_path / "student", teacher=teacher)
     assert type(student).__name__ == "MaskedLM"
 
     run = tmp_path / "continued"
-    changes = (*RUN, *WARMUP, f"init_from={teacher}", "data.dupe_factor=2", "schedule.peak=1e-9")
+    changes = (*RUN, *WARMUP, f"init_from={teacher}", "optimizer.schedule.peak=1e-9")
     pretrain(corpora[0], run, "biobert.tiny", corpora[1], held_out_steps=2, report_every=2, set=changes)
     assert str(teacher) in (run / "recipe.json").read_text()
     assert str(teacher.parent) not in (run / "model" / "recipe.json").read_text()
@@ -232,12 +243,12 @@ def test_batches_of_another_tokenizer_are_refused(texts, finished_run, corpora):
 
 
 def test_layers_are_transferred(corpora, tmp_path):
-    small = ["config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2", "config.embedding_dim=8"]
-    common = (*RUN, *WARMUP, *small, "config.feed_forward_dim=24", "data.dupe_factor=2")
+    small = ["model.num_layers=1", "model.hidden_dim=16", "model.num_heads=2", "model.embedding_dim=8"]
+    common = (*RUN, *WARMUP, *small, "model.feed_forward_dim=24", "data.rows.passes=2")
     teacher, run = tmp_path / "teacher", tmp_path / "run"
-    recipe = find_recipe("mobilebert.tiny_teacher").with_settings([*common, "config.bottleneck_dim=32"])
+    recipe = find_recipe("mobilebert.tiny_teacher").with_settings([*common, "model.bottleneck_dim=32"])
     make_model(recipe, Corpus.open(corpora[0])).save_to_preset(teacher / "model")
-    changes = ("config.bottleneck_dim=8", "optimizer.transfer_steps=2", "objective_options.transfer_steps=2")
+    changes = ("model.bottleneck_dim=8", "model.objective.transfer_steps=2")
     changes += (f"teacher={teacher / 'model'}",)
     last = pretrain(
         corpora[0], run, "mobilebert.tiny", corpora[1], held_out_steps=2, report_every=2, set=(*common, *changes)
@@ -250,7 +261,7 @@ def test_layers_are_transferred(corpora, tmp_path):
 
 def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
     run, recipe = tmp_path / "run", "transformer_xl.tiny"
-    later = ("evaluation_data.length=8", "evaluation_config.memory_length=24", "evaluation_config.same_length=true")
+    later = ("evaluation.length=8", "evaluation.config.memory_length=24", "evaluation.config.same_length=true")
     changes = (*settings(recipe), *later)
     options = dict(held_out=texts / "held_out", held_out_steps=2, report_every=2, set=changes)
     first = pretrain(texts / "en", run, recipe, **options)
@@ -269,7 +280,7 @@ def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
     rows = find_recipe(recipe).with_settings([*changes, "held_out.length=8"])
     batches = evaluation_batches(rows, Corpus.open(texts / "held_out"), 2)
     model.compile("sgd")
-    model.start_memory(rows.batch_size, False)
+    model.start_memory(rows.phases[0].batch_size, False)
     assert found == pytest.approx(model.evaluate(batches, verbose=0, return_dict=True)["loss"], rel=1e-6)
     assert found != pytest.approx(last["val_loss"], rel=1e-6)
 

@@ -10,8 +10,10 @@ import pytest
 
 import kerasbert
 from kerasbert.data import Corpus
-from pipelines.pretrain import make_batches, pretrain, report_interval
+from pipelines.pretrain import pretrain
 from pipelines.recipes.recipe import find_recipe
+from pipelines.runs.building import make_batches
+from pipelines.runs.training import report_interval
 from pipelines.train_tokenizer import train_tokenizer
 from tests.pipelines.conftest import SETTINGS
 
@@ -80,7 +82,7 @@ def test_a_finished_run_only_saves_again(finished_run, corpora, tmp_path):
 
 
 def test_rows_that_grow(corpora, tmp_path):
-    settings = (*SETTINGS, "long_length=20", "long_steps=2", "accumulation=2")
+    settings = (*SETTINGS, "phases=[(2,4,16),(2,4,20)]", "accumulation=2")
     run = tmp_path / "run"
     last = pretrain(corpora[0], run, report_every=4, set=settings)
     rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
@@ -89,16 +91,16 @@ def test_rows_that_grow(corpora, tmp_path):
 
 
 def test_batches_that_grow(corpora, tmp_path):
-    settings = [*SETTINGS, "steps=6", "batch_size=8", "small_batches=[2,4]", "small_steps=2"]
+    settings = [*SETTINGS, "phases=[(2,2,16),(2,4,16),(2,8,16)]"]
     recipe = find_recipe("bert.tiny").with_settings(settings)
     batches = make_batches(recipe, Corpus.open(corpora[0]))
     assert [len(x["token_ids"]) for x, _, _ in batches] == [2, 2, 4, 4, 8, 8]
     assert [len(prefix) for prefix in batches.prefixes()] == [2, 4, 6] and batches.tokens_per_step == 8 * 16
     np.testing.assert_array_equal(batches.shard(1, 2)[3][0]["token_ids"], batches[3][0]["token_ids"][2:])
-    streams = ["steps=4", "batch_size=4", "length=8", "small_batches=[2]", "small_steps=2"]
+    streams = ["phases=[(2,2,8),(2,4,8)]"]
     with pytest.raises(ValueError, match="need one `batch_size`. Received: 2, 4"):
         make_batches(find_recipe("transformer_xl.tiny").with_settings(streams), Corpus.open(corpora[0]))
-    settings = [*SETTINGS, "small_batches=[2]", "small_steps=2"]
+    settings = [*SETTINGS, "phases=[(2,2,16),(2,4,16)]"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     last = pretrain(corpora[0], whole, report_every=2, set=settings)
     assert math.isfinite(last["loss"]) and last["step"] == 4
@@ -143,7 +145,7 @@ def test_a_mean_of_more_checkpoints_than_there_are(corpora, tmp_path):
 
 
 def test_rows_must_fit_the_position_table(corpora, tmp_path):
-    with pytest.raises(ValueError, match="config.max_length=24. Use --set config.max_length=32"):
+    with pytest.raises(ValueError, match="model.max_length=24. Use --set model.max_length=32"):
         pretrain(corpora[0], tmp_path / "run", set=(*SETTINGS, "length=32"))
     assert not (tmp_path / "run").exists(), "a folder that is claimed would refuse the corrected recipe"
 
@@ -158,7 +160,7 @@ def test_report_intervals_divide_every_piece():
 
 
 def test_phases_are_one_run(corpora):
-    recipe = find_recipe("bert.tiny").with_settings([*SETTINGS, "steps=5", "long_length=20", "long_steps=2"])
+    recipe = find_recipe("bert.tiny").with_settings([*SETTINGS, "phases=[(3,4,16),(2,4,20)]"])
     batches = make_batches(recipe, Corpus.open(corpora[0]))
     assert len(batches) == 5
     assert [batches[step][0]["token_ids"].shape for step in range(5)] == [(4, 16)] * 3 + [(4, 20)] * 2

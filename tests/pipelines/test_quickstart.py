@@ -111,7 +111,7 @@ def test_the_whole_road(tmp_path, monkeypatch, capsys):
         for module in modules
         for n in range(12)
     ]
-    settings = ["steps=4", "schedule.warmup=1", "config.hidden_dim=16", "config.num_layers=1", "batch_size=4"]
+    settings = ["steps=4", "warmup=1", "model.hidden_dim=16", "model.num_layers=1", "batch_size=4"]
     monkeypatch.setattr(quickstart, "RECIPE", quickstart.RECIPE.with_settings([*settings, "length=32"]))
     monkeypatch.setattr(quickstart, "docstrings", lambda: found)
     monkeypatch.setattr(quickstart, "topics", lambda: ["The statement\n" * 3])

@@ -8,24 +8,26 @@ import numpy as np
 import pytest
 
 from kerasbert.backend import compiling_for
-from kerasbert.data import RareTokens
-from kerasbert.training import WarmupDecay
-from pipelines.recipes.recipe import all_recipes, find_recipe
-from pipelines.runs.building import _task_rates, make_optimizer, one_optimizer
+from kerasbert.data import RareTokens, SentenceOrder, Tokens, WholeWords
+from pipelines.recipes import tree
+from pipelines.recipes.data import Data, Phase
+from pipelines.recipes.optimizers import RootDecay, WarmupDecay
+from pipelines.recipes.recipe import Evaluation, all_recipes, find_recipe
+from pipelines.runs.building import evaluation_batches, make_optimizer, one_optimizer
 
 pytestmark = pytest.mark.one_backend
 
 
 def test_bert_base_is_the_paper():
     recipe = find_recipe("bert.base")
-    assert (recipe.batch_size, recipe.length, recipe.steps) == (256, 128, 1_000_000)
-    assert (recipe.long_length, recipe.long_steps) == (512, 100_000)
-    config = recipe.backbone_config()
+    assert recipe.phases == (Phase(900_000, 256, 128), Phase(100_000, 256, 512)) and recipe.steps == 1_000_000
+    assert recipe.data.labelled and recipe.data.noise == Tokens(0.15) and recipe.data.static_masks == 10
+    config = recipe.config()
     assert (config.num_layers, config.hidden_dim, config.num_heads, config.dropout) == (12, 768, 12, 0.1)
     optimizer = make_optimizer(recipe)
     assert (optimizer.weight_decay, optimizer.epsilon, optimizer.bias_correction) == (0.01, 1e-6, False)
     assert optimizer.global_clipnorm == 1.0
-    schedule = WarmupDecay(steps=recipe.steps, **recipe.schedule)
+    schedule = recipe.optimizer.schedule(recipe.steps)
     # The rate of the official code at these steps.
     rates = {0: 0.0, 5_000: 5.0e-5, 9_999: 9.999e-5, 10_000: 9.90e-5, 500_000: 5.0e-5}
     assert {step: float(schedule(step)) for step in rates} == pytest.approx(rates, rel=1e-5)
@@ -35,13 +37,9 @@ def test_bert_base_is_the_paper():
 def test_every_recipe_is_complete(name):
     recipe = find_recipe(name)
     assert recipe.name == name and recipe == find_recipe(name.replace(".", "_"))
-    recipe.backbone_config()
-    groups = ["config", "evaluation_config", "schedule", "optimizer", "data", "held_out", "evaluation_data"]
-    groups += ["objective_options"]
-    groups += ["generator_config"] if recipe.generator else []
-    groups += ["pair_data"] if recipe.pairs else []
-    for group in groups:
-        assert set(getattr(recipe, group)) <= set(recipe.fields_of(group)), group
+    recipe.config(**recipe.evaluation.config)
+    for path, value in (recipe.held_out | recipe.evaluation).data.items():
+        assert tree.changed(tree.written(recipe.data), Data, path, value, tree.checked)
     optimizer = one_optimizer(recipe)
     rates = [float(optimizer._learning_rate(step)) for step in (0, recipe.steps // 2, recipe.steps)]
     assert min(rates) >= 0 and 0 < rates[1] and all(rate < 30 for rate in rates)
@@ -100,22 +98,26 @@ def test_the_dtype_is_that_of_the_device():
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_numbers_of_the_papers(name):
     recipe, (sizes, rates) = find_recipe(name), NUMBERS[name]
-    assert (recipe.batch_size, recipe.length, recipe.steps) == sizes
+    assert (recipe.phases[-1 if "modern" in name else 0].batch_size, recipe.phases[0].length, recipe.steps) == sizes
     schedule = one_optimizer(recipe)._learning_rate
     assert {step: float(schedule(step)) for step in rates} == pytest.approx(rates, rel=2e-4, abs=1e-11)
+
+
+def tokens_of(phases):
+    return sum(phase.batch_size * phase.length * phase.steps for phase in phases)
 
 
 def test_batches_of_modernbert_grow():
     """As many updates of each size, within 50 billion tokens; ModernBERT's example is 2 to 5 within 900."""
     recipe = find_recipe("modernbert.base")
-    assert recipe.small_batches == (768, 1_536, 2_304, 3_072, 3_840) and recipe.batch_size == 4_608
-    assert sum(recipe.small_batches) * recipe.small_steps * 1_024 == pytest.approx(50e9, rel=1e-3)
-    full = recipe.steps - 5 * recipe.small_steps
-    assert 50e9 + full * 4_608 * 1_024 == pytest.approx(1.719e12, rel=2e-3)
-    assert recipe.schedule["warmup"] * 768 * 1_024 == pytest.approx(3e9, rel=1e-3)
-    large = find_recipe("modernbert.large")
-    assert (large.small_batches[0], large.small_batches[-1] + 448) == (448, large.batch_size)
-    assert sum(large.small_batches) * large.small_steps * 1_024 == pytest.approx(10e9, rel=2e-3)
+    *small, full = recipe.phases
+    assert [phase.batch_size for phase in recipe.phases] == [768, 1_536, 2_304, 3_072, 3_840, 4_608]
+    assert len({phase.steps for phase in small}) == 1 and tokens_of(small) == pytest.approx(50e9, rel=1e-3)
+    assert 50e9 + tokens_of([full]) == pytest.approx(1.719e12, rel=2e-3)
+    assert recipe.optimizer.schedule.warmup * 768 * 1_024 == pytest.approx(3e9, rel=1e-3)
+    *small, full = find_recipe("modernbert.large").phases
+    assert (small[0].batch_size, small[-1].batch_size + 448) == (448, full.batch_size)
+    assert tokens_of(small) == pytest.approx(10e9, rel=2e-3)
 
 
 def test_stages_of_modernbert_large():
@@ -124,11 +126,11 @@ def test_stages_of_modernbert_large():
     before = "modernbert.large"
     for name, count in tokens.items():
         recipe = find_recipe(f"modernbert.{name}")
-        assert recipe.batch_size * recipe.length * recipe.steps == pytest.approx(count, rel=2e-3)
-        assert (recipe.init_from, recipe.optimizer["weight_decay"], recipe.average) == (before, 1e-6, 0)
-        assert recipe.backbone_config().global_rope_theta == (10_000 if name == "large_restart" else 160_000)
+        assert tokens_of(recipe.phases) == pytest.approx(count, rel=2e-3)
+        assert (recipe.init_from, recipe.optimizer.weight_decay, recipe.average) == (before, 1e-6, 0)
+        assert recipe.config().global_rope_theta == (10_000 if name == "large_restart" else 160_000)
         before = recipe.name
-    assert find_recipe("modernbert.large").optimizer["weight_decay"] == 1e-5
+    assert find_recipe("modernbert.large").optimizer.weight_decay == 1e-5
 
 
 def test_updates_of_elmo_are_those_of_its_code():
@@ -159,11 +161,11 @@ def test_shares_of_text_and_tasks():
     }
     for name, counts in sizes.items():
         recipe = find_recipe(name)
-        rates = _task_rates(recipe, parts)
+        rates = recipe.data.rates({}, parts)
         assert [rates[part] for part in parts] == pytest.approx(counts / counts.sum()), name
-        assert recipe.data["target_length"] == recipe.pair_data["target_length"] == 512
+        assert recipe.data.text.layout.target_length == recipe.data.tasks.target_length == 512
         is_final = name.startswith("t5.mixture")
-        assert recipe.data["objective"] == ("random_spans" if is_final else "replace_spans")
+        assert recipe.data.text.noise.objective == ("random_spans" if is_final else "replace_spans")
 
 
 def test_evaluation_of_transformer_xl():
@@ -176,34 +178,24 @@ def test_evaluation_of_transformer_xl():
     }
     for name, numbers_of_run in numbers.items():
         recipe = find_recipe(f"transformer_xl.{name}")
-        config = recipe.backbone_config(**recipe.evaluation_config)
-        assert (recipe.evaluation_data["length"], config.memory_length, config.clamp_length) == numbers_of_run
+        config = recipe.config(**recipe.evaluation.config)
+        assert (recipe.evaluation.length, config.memory_length, config.clamp_length) == numbers_of_run
         assert config.same_length
-        assert recipe.backbone_config().memory_length == recipe.length
-        assert recipe.held_out == dict(batch_size=10)
+        assert recipe.config().memory_length == recipe.phases[0].length
+        assert recipe.held_out == Evaluation(batch_size=10)
 
 
 def test_short_rows_are_more():
     """Of RoBERTa's table 2, whose rows have about as many tokens per update; 131,072 are 256 full rows."""
     tokens = {"segment_pairs": 512, "sentence_pairs": 50, "full_sentences": 512, "doc_sentences": 370}
     for name, mean in tokens.items():
-        assert find_recipe(f"roberta.{name}").batch_size * mean == pytest.approx(131_072, rel=0.03)
+        assert find_recipe(f"roberta.{name}").phases[0].batch_size * mean == pytest.approx(131_072, rel=0.03)
 
 
 def test_models_for_translation_have_6_layers():
-    config = find_recipe("xlm.clm").backbone_config()
+    config = find_recipe("xlm.clm").config()
     assert (config.num_layers, config.hidden_dim, config.num_heads, config.causal) == (6, 1_024, 8, True)
-    assert find_recipe("xlm.mlm").backbone_config().num_layers == 12
-
-
-def test_recipes_share_no_numbers():
-    changed = find_recipe("albert.base")
-    changed.data["ngrams"] = 1
-    changed.schedule["peak"] = 1.0
-    assert find_recipe("albert.large").data["ngrams"] == find_recipe("albert.base").data["ngrams"] == 3
-    tiny = find_recipe("gpt.tiny")
-    tiny.schedule["peak"] = 1.0
-    assert find_recipe("deberta.tiny").schedule["peak"] == 2e-3
+    assert find_recipe("xlm.mlm").config().num_layers == 12
 
 
 def test_optimizers_of_the_papers():
@@ -219,15 +211,15 @@ def test_optimizers_of_the_papers():
     assert make_optimizer(find_recipe("roberta.base")).beta_2 == 0.98
     assert make_optimizer(find_recipe("roberta.base")).no_decay == ()
     assert make_optimizer(find_recipe("transformer_xl.enwik8")).global_clipnorm == 0.25
-    assert find_recipe("electra.large").data["mask_rate"] == 0.25
-    assert find_recipe("mbert.base").sampling_exponent == 0.7
+    assert find_recipe("electra.large").data.noise.rate == 0.25
+    assert find_recipe("mbert.base").data.mixing.exponent == 0.7
 
 
 def test_deberta_v3_has_two_optimizers_of_equal_settings():
     for name in ("xsmall", "small", "base", "large", "tiny"):
         first, second = make_optimizer(find_recipe(f"deberta.v3_{name}")).parts
         assert first is not second and {**first.get_config(), "name": ""} == {**second.get_config(), "name": ""}
-    joint = find_recipe("deberta.v3_base").with_settings(["alternating=false"])
+    joint = find_recipe("deberta.v3_base").with_settings(["model.objective.alternating=false"])
     assert type(make_optimizer(joint)).__name__ == "TransformerAdamW"
     half = find_recipe("deberta.v3_base").with_settings(["dtype=mixed_float16", "accumulation=4"])
     optimizer = make_optimizer(half)
@@ -236,9 +228,7 @@ def test_deberta_v3_has_two_optimizers_of_equal_settings():
 
 
 def test_distilbert_samples_rare_tokens_of_a_whole_batch():
-    recipe = find_recipe("distilbert.base")
-    noise = recipe.class_of("data").arguments(recipe.length, **recipe.data)["noise"]
-    assert noise == RareTokens(0.15, exponent=0.7, whole_batch=True)
+    assert find_recipe("distilbert.base").data.noise == RareTokens(0.15, exponent=0.7, whole_batch=True)
 
 
 def test_settings_are_read_by_type():
@@ -246,29 +236,29 @@ def test_settings_are_read_by_type():
         [
             "steps=100",
             "dtype=mixed_bfloat16",
-            "schedule.peak=1",
-            "schedule.decay_from=warmup",
-            "config.activation=gelu_new",
-            "config.classifier_dropout=none",
-            "data.whole_words=true",
-            "data.max_predictions=20",
+            "optimizer.schedule.peak=1",
+            "optimizer.schedule.decay_from=warmup",
+            "model.activation=gelu_new",
+            "model.classifier_dropout=none",
+            "data.noise=WholeWords",
+            "data.noise.max_predictions=20",
+            "data.noise.shares=[0.9, 0]",
             "optimizer.global_clipnorm=0.5",
         ]
     )
     assert (recipe.steps, recipe.dtype) == (100, "mixed_bfloat16")
-    assert recipe.schedule["peak"] == 1.0 and isinstance(recipe.schedule["peak"], float)
-    assert recipe.schedule["decay_from"] == "warmup"
-    assert recipe.backbone_config().activation == "gelu_new"
-    assert recipe.backbone_config().classifier_dropout is None
-    assert recipe.data["whole_words"] is True and recipe.data["max_predictions"] == 20
-    assert recipe.optimizer["global_clipnorm"] == 0.5
-    assert find_recipe("bert.tiny").data.get("whole_words") is None, "a recipe is not changed by another"
+    schedule = recipe.optimizer.schedule
+    assert (schedule.peak, schedule.decay_from) == (1.0, "warmup") and isinstance(schedule.peak, float)
+    assert (recipe.config().activation, recipe.config().classifier_dropout) == ("gelu_new", None)
+    assert recipe.data.noise == WholeWords(0.15, max_predictions=20, shares=(0.9, 0.0))
+    assert recipe.optimizer.global_clipnorm == 0.5
+    assert find_recipe("bert.tiny").data.noise == Tokens(0.15), "a recipe is not changed by another"
 
 
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_learning_rate_is_one_setting_for_all(name):
     recipe = find_recipe(name).with_settings(["learning_rate=1e-3"])
-    schedule, warmup = one_optimizer(recipe)._learning_rate, recipe.schedule.get("warmup", 0)
+    schedule, warmup = one_optimizer(recipe)._learning_rate, recipe.optimizer.schedule.warmup
     rates = [float(schedule(step)) for step in (0, max(warmup - 1, 0), warmup, warmup + 1)]
     assert max(rates) == pytest.approx(1e-3, rel=0.03)
     assert recipe == find_recipe(name).with_settings(["learning_rate=0.001"])
@@ -276,11 +266,11 @@ def test_the_learning_rate_is_one_setting_for_all(name):
 
 def test_the_learning_rate_goes_with_other_settings():
     recipe = find_recipe("transformer.base").with_settings(
-        ["learning_rate=1e-3", "schedule_class=WarmupDecay", "schedule.warmup=7"]
+        ["learning_rate=1e-3", "optimizer.schedule=WarmupDecay", "optimizer.schedule.peak=2", "warmup=7"]
     )
-    assert recipe.schedule == dict(peak=1e-3, warmup=7)
+    assert recipe.optimizer.schedule == WarmupDecay(1e-3, warmup=7)
     constant = find_recipe("elmo.base").with_settings(["learning_rate=0.1"])
-    assert (constant.schedule["peak"], constant.schedule["final"]) == (0.1, 0.1)
+    assert (constant.optimizer.schedule.peak, constant.optimizer.schedule.final) == (0.1, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -288,26 +278,44 @@ def test_the_learning_rate_goes_with_other_settings():
     [
         ("learning_rate=0", "`learning_rate` must be above 0. Received: 0.0"),
         ("learning_rate=fast", "`learning_rate` must be of type float. Received: 'fast'"),
-        ("steps", "must have the form name=value"),
-        ("stepz=3", "A recipe has name, backbone.*Received: 'stepz=3'"),
+        ("steps", "must have the form path=value"),
+        ("stepz=3", r"A recipe has steps, .*model.*Received: 'stepz=3'. Did you mean steps\?"),
         ("steps=many", "`steps` must be of type int. Received: 'many'"),
-        ("steps=0", "`steps` must be at least 1"),
-        ("average=-1", "`average` at least 0. Received: steps=2000, average=-1"),
+        ("steps=0", "`steps`, `batch_size` and `length` of a phase must be at least 1. Received: 0, 16, 64"),
+        ("average=-1", "`average` of at least 0. Received: .*average=-1"),
         ("steps=1.5", "`steps` must be of type int. Received: '1.5'"),
-        ("data=3", "A recipe has"),
-        ("data.masks=3", "`data` takes .*mask_rate.*Received: 'data.masks=3'"),
-        ("config.hidden_dim=wide", "`config.hidden_dim` must be of type int"),
-        ("data.whole_words=1", "`data.whole_words` must be of type bool"),
-        ("long_steps=3", "`long_length` must be given together"),
-        ("small_steps=3", "`small_batches` must be given together"),
-        ("small_batches=[8,16]", "`small_batches` must be given together"),
-        ("data.sentence_pairs=false", "must agree"),
-        ("teacher=runs/bert", "`teacher` must be given for the objectives Distillation, KnowledgeTransfer"),
-        ("objective=ReplacedTokenDetection", "`generator` must be given for the objectives ReplacedTokenDetection"),
-        ("optimizer.learning_rate=1.0", r"`optimizer` takes .*\(17 in all\). Received: 'optimizer.learning_rate=1.0'"),
+        ("data=3", "`data` must be MaskedLMData or .*. Received: '3'"),
+        ("data.masks=3", "`data` has mixing, noise, rows, static_masks. Received: data.masks"),
+        ("data.noise.rates=3", r"Received: data.noise.rates. Did you mean rate\?"),
+        ("data.noise=Words", "`data.noise` must be .*WholeWords.*Received: 'Words'"),
+        ("data.noise.rate=2", "masking rate must be above 0 and below 1. Received: 2.0"),
+        ("data.rows=pages", "`rows` must be one of chunks"),
+        ("data.rows.passes=0", "`passes` .* must be at least 1"),
+        ("model.hidden_dim=wide", "`model.hidden_dim` must be of type int"),
+        ("model.start.num_block=1", r"Did you mean num_blocks\?"),
+        ("data.noise.mask_special=1", "`data.noise.mask_special` must be of type bool"),
+        ("phases.1.steps=3", "`phases` has the entries 0 to 0. Received: phases.1"),
+        ("phases=[]", "must have phases with `steps`"),
+        ("phases=[(9, 8)]", "`phases.0` is a Phase, which needs length. Set them, too"),
+        ("held_out.data.noise=3", None),
+        ("teacher=runs/bert", "`teacher` must be given for the objectives Distillation and KnowledgeTransfer"),
+        ("model.objective=ReplacedTokenDetection", "is a ReplacedTokenDetection, which needs generator"),
+        ("model.objective=CausalLM", "The objective CausalLM takes no arguments from the data. .*sentence_pair"),
+        ("model.objective=SpanBoundary", "The objective SpanBoundary takes max_targets"),
+        ("optimizer=ProgressiveLamb", "needs an objective with `transfer_steps`. Received: MaskedLM"),
+        ("optimizer=Rocket", "`optimizer` must be .*AdamW.* Received: 'Rocket'"),
+        ("optimizer.schedule.shape=line", "must be 'polynomial' or 'cosine' or 'sqrt'. Received: 'line'"),
+        ("optimizer.learning_rate=1.0", r"`optimizer` has .*\(14 in all\). Received: optimizer.learning_rate"),
+        ("model.size=bert_huge", "size of a paper: .*bert_base.*Received: 'bert_huge'"),
+        ("dtype.x=1", "`dtype` is 'auto', which has no fields. Received: dtype.x"),
     ],
 )
 def test_wrong_settings_name_the_fix(setting, message):
+    if message is None:  # the data of an evaluation are changed when its batches are made
+        recipe = find_recipe("bert.tiny").with_settings([setting])
+        with pytest.raises(ValueError, match="`noise` must be"):
+            evaluation_batches(recipe, {})
+        return
     with pytest.raises(ValueError, match=message):
         find_recipe("bert.tiny").with_settings([setting])
 
@@ -315,44 +323,64 @@ def test_wrong_settings_name_the_fix(setting, message):
 @pytest.mark.parametrize(
     "name, setting, message",
     [
-        ("mobilebert.tiny", "optimizer.transfer_steps=200", "must be the same. Received: 200 and 300. Set both"),
-        ("spanbert.tiny", "data.max_targets=20", "`objective_options.max_targets` and `data.max_targets` must"),
-        ("xlnet.tiny", "data.reuse_length=16", "Received: 32 and 16. Set both"),
-        ("xlnet.tiny", "config.bidirectional_data=false", "Received: False and True. Set both"),
-        ("electra.tiny", "alternating=true", "Received: objective=ReplacedTokenDetection, embedding_sharing='shared'"),
-        ("bert.tiny", "alternating=true", "Received: objective=MaskedLM.*Set alternating=false"),
+        ("xlnet.tiny", "model.reuse_length=16", "`model.reuse_length` is determined by the data.*Set only data"),
+        ("electra.tiny", "model.objective.alternating=true", "Received: embedding_sharing='shared'. Set model"),
+        ("distilbert.tiny", "teacher=", "`teacher` must be given"),
+        ("xlm.tiny", "data.names=3", "`data.names` must be of type tuple"),
+        ("xlm.tiny", "data.names=[3]", "`data.names.0` must be of type str. Received: 3"),
     ],
 )
-def test_numbers_of_model_and_data_agree(name, setting, message):
+def test_parts_agree(name, setting, message):
     with pytest.raises(ValueError, match=message):
         find_recipe(name).with_settings([setting])
 
 
+def test_numbers_of_model_and_data_are_set_once():
+    """Heads and memories follow the data, the optimizer of a transfer follows the objective."""
+    recipe = find_recipe("xlnet.tiny").with_settings(["data.reuse_length=16", "data.bidirectional_data=false"])
+    assert (recipe.config().reuse_length, recipe.config().bidirectional_data) == (16, False)
+    recipe = find_recipe("spanbert.tiny").with_settings(["data.max_targets=7"])
+    assert recipe.data.objective() == {"max_targets": 7}
+    recipe = find_recipe("bert.tiny").with_settings(["data.rows=packed"])
+    assert not recipe.data.labelled and recipe.data.objective() == {}
+    recipe = find_recipe("mobilebert.tiny").with_settings(["model.objective.transfer_steps=9"])
+    assert one_optimizer(recipe).transfer_steps == 9
+
+
 def test_classes_are_settings_too():
     recipe = find_recipe("bert.tiny").with_settings(
-        ["schedule.flat=true", "schedule_class=RootDecay", "optimizer_class=TransformerLamb", "optimizer.beta_2=0.98"]
+        ["optimizer.schedule=RootDecay", "optimizer.schedule.flat=true", "optimizer=Lamb", "optimizer.beta_2=0.98"]
     )
-    assert recipe.schedule == dict(peak=1e-3, warmup=200, flat=True)
-    assert make_optimizer(recipe).beta_2 == 0.98 and recipe.class_of("optimizer").__name__ == "TransformerLamb"
-    with pytest.raises(ValueError, match="There is no class 'Rocket' for `optimizer` in kerasbert.training"):
-        find_recipe("bert.tiny").with_settings(["optimizer_class=Rocket"]).class_of("optimizer")
-    languages = find_recipe("xlm.tiny").with_settings(["languages=['en','de']"]).languages
-    assert languages == ("en", "de")
-    decay = find_recipe("modernbert.tiny").with_settings(["schedule.decay_from=7"]).schedule["decay_from"]
-    assert decay == 7
+    assert recipe.optimizer.schedule == RootDecay(1e-3, warmup=200, flat=True)
+    made = make_optimizer(recipe)
+    assert type(made).__name__ == "TransformerLamb" and (made.beta_2, made.global_clipnorm) == (0.98, 1.0)
+    assert made.bias_correction is False, "a default of the former class is not kept"
+    recipe = find_recipe("bert.tiny").with_settings(["data.rows=SentenceOrder", "data.rows.passes=3"])
+    assert recipe.data.rows == SentenceOrder(3)
+    assert find_recipe("xlm.tiny").with_settings(["data.names=['en','de']"]).data.names == ("en", "de")
+    decay = find_recipe("modernbert.tiny").with_settings(["optimizer.schedule.decay_from=7"])
+    assert decay.optimizer.schedule.decay_from == 7
+    assert find_recipe("bert.tiny").with_settings(["model.start=none"]).model.start is None
+
+
+def test_short_forms_are_for_the_whole_run():
+    recipe = find_recipe("bert.base").with_settings(["steps=1000", "batch_size=8", "length=64"])
+    assert recipe.phases == (Phase(900, 8, 64), Phase(100, 8, 64))
+    assert [phase.steps for phase in find_recipe("bert.base").with_settings(["steps=7"]).phases] == [6, 1]
+    recipe = find_recipe("bert.base").with_settings(["phases.1.steps=5"])
+    assert [phase.steps for phase in recipe.phases] == [900_000, 5]
+    recipe = find_recipe("bert.tiny").with_settings(["phases=[(90,16,64),(10,16,128)]", "warmup=3"])
+    assert recipe.phases == (Phase(90, 16, 64), Phase(10, 16, 128)) and recipe.optimizer.schedule.warmup == 3
 
 
 def test_a_size_of_another_family():
-    recipe = find_recipe("bert.tiny").with_settings(["backbone=modernbert_base"])
-    assert recipe.config == dict(initializer_range=0.08, attention_dropout=0.0)  # what a ModernBERT has, too
-    assert type(recipe.backbone_config()).__name__ == "ModernBertConfig"
-    settings = ["backbone=t5_small", "config.num_layers=2"]
-    recipe = find_recipe("bert.tiny").with_settings(settings)
-    assert recipe.config == dict(num_layers=2, dropout=0.0) and recipe.backbone_config().num_layers == 2
+    recipe = find_recipe("bert.tiny").with_settings(["model.size=modernbert_base"])
+    assert recipe.model.config == dict(initializer_range=0.08, attention_dropout=0.0)  # what a ModernBERT has, too
+    assert type(recipe.config()).__name__ == "ModernBertConfig"
+    recipe = find_recipe("bert.tiny").with_settings(["model.size=t5_small", "model.num_layers=2"])
+    assert recipe.model.config == dict(num_layers=2, dropout=0.0) and recipe.config().num_layers == 2
 
 
 def test_unknown_recipes_and_sizes():
     with pytest.raises(ValueError, match="The recipes are .*bert.base, .*Received: 'bert.huge'"):
         find_recipe("bert.huge")
-    with pytest.raises(ValueError, match="size of a paper: .*bert_base.*Received: 'bert_huge'"):
-        find_recipe("bert.tiny").with_settings(["backbone=bert_huge"]).backbone_config()

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.data import Corpus
 from kerasbert.data.text.locks import locked
 from kerasbert.training import RunStopped, read_log
 from pipelines import pretrain as module
 from pipelines.pretrain import pretrain
 from pipelines.recipes.recipe import find_recipe
+from pipelines.runs import training
+from pipelines.runs.building import make_batches
 from tests.pipelines.conftest import SETTINGS
 
 TIMES = ("seconds", "tokens_per_second")
@@ -56,7 +59,7 @@ def interrupt(monkeypatch):
             requests.append(self)
 
     def at(step):
-        class Progress(module.Progress):
+        class Progress(training.Progress):
             def on_train_batch_begin(self, batch, logs=None):
                 if batch == step - 1 and requests[-1].reason is None:
                     os.kill(os.getpid(), signal.SIGINT)
@@ -64,7 +67,7 @@ def interrupt(monkeypatch):
                         time.sleep(0.001)
 
         monkeypatch.setattr(module, "StopRequest", Request)
-        monkeypatch.setattr(module, "Progress", Progress)
+        monkeypatch.setattr(training, "Progress", Progress)
         return monkeypatch.undo
 
     return at
@@ -137,10 +140,11 @@ def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys)
     for path in run.glob("checkpoints/step_00000006*"):  # the checkpoint that is left is of the run before
         path.unlink()
     assert pretrain(corpora[0], run, **longer)["loss"] == last["loss"]
-    with pytest.raises(ValueError, match="steps: 6 in the folder, 4 now"):
+    with pytest.raises(ValueError, match="recipe.phases.0.steps: 6 in the folder, 4 now"):
         pretrain(corpora[0], run, set=SETTINGS)
     record = json.loads((run / "recipe.json").read_text())
-    assert record["recipe"]["steps"] == 6 and [each["recipe"]["steps"] for each in record["earlier"]] == [4]
+    records = [record, *record["earlier"]]
+    assert [each["recipe"]["phases"][0]["steps"] for each in records] == [6, 4]
 
 
 @pytest.mark.one_backend
@@ -153,20 +157,20 @@ def test_what_does_not_extend_a_run(run, corpora):
 
 @pytest.mark.one_backend
 def test_a_run_continues_with_another_schedule(run, corpora, capsys):
-    decay = (*SETTINGS, "steps=3", "schedule.warmup=0", "schedule.decay_from=2")
+    decay = (*SETTINGS, "steps=3", "warmup=0", "optimizer.schedule.decay_from=2")
     with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
         pretrain(corpora[0], run, set=decay)
     with pytest.raises(ValueError, match="length: 16 in the folder, 8 now"):
         pretrain(corpora[0], run, set=(*decay, "length=8"), reschedule=True)
     with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
-        pretrain(corpora[0], run, set=(*SETTINGS, "steps=1", "schedule.warmup=0"), reschedule=True)
+        pretrain(corpora[0], run, set=(*SETTINGS, "steps=1", "warmup=0"), reschedule=True)
     last = pretrain(corpora[0], run, report_every=1, set=decay, reschedule=True)
     output = capsys.readouterr().out
     assert "rescheduling the run of 4 updates; the schedule is now that of 3" in output
     assert "continuing from step 2 of 3" in output
     assert last["step"] == 3 and last["learning_rate"] < read_log(run)[-2]["learning_rate"]
     record = json.loads((run / "recipe.json").read_text())
-    assert record["recipe"]["schedule"]["decay_from"] == 2 and len(record["earlier"]) == 1
+    assert record["recipe"]["optimizer"]["schedule"]["decay_from"] == 2 and len(record["earlier"]) == 1
 
 
 @pytest.mark.one_backend
@@ -185,18 +189,21 @@ def test_a_run_continues_with_another_batch_size(run, corpora, capsys):
         path.unlink()
     assert pretrain(corpora[0], run, report_every=1, set=larger)["loss"] == last["loss"]
     record = json.loads((run / "recipe.json").read_text())
-    assert record["recipe"]["batch_size"] == 8 and record["earlier"][0]["recipe"]["batch_size"] == 4
+    records = [record, *record["earlier"]]
+    assert [each["recipe"]["phases"][0]["batch_size"] for each in records] == [8, 4]
 
 
 @pytest.mark.one_backend
-def test_a_run_of_a_version_whose_recipes_had_fewer_fields_continues(run, corpora, capsys):
-    for path in (run / "recipe.json", *run.glob("checkpoints/*.json")):
-        record = json.loads(path.read_text())
-        fields = record["recipe"].get("recipe", record["recipe"])  # a checkpoint has the whole recipe.json inside
-        assert fields.pop("alternating") is False
-        path.write_text(json.dumps(record))
-    assert pretrain(corpora[0], run, report_every=2, set=SETTINGS)["step"] == 4
-    assert "continuing from step 2 of 4" in capsys.readouterr().out
+def test_a_run_of_an_earlier_version_is_refused(run, corpora):
+    """Its recipe.json has the fields of the recipe side by side. Nothing is written."""
+    older = {"recipe": {"name": "bert.tiny", "backbone": "bert_tiny", "steps": 4, "alternating": False}, "batches": {}}
+    (run / "recipe.json").write_text(json.dumps(older))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=f"The run in {run} cannot continue: it is of an earlier version of kerasbert"):
+        pretrain(corpora[0], run, report_every=2, set=SETTINGS)
+    with pytest.raises(ValueError, match="recipe.json must be a recipe .*: it is of an earlier version of kerasbert"):
+        find_recipe(str(run / "recipe.json"))
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.one_backend
@@ -209,7 +216,7 @@ def test_two_runs_in_one_folder(corpora, tmp_path):
 @pytest.mark.one_backend
 def test_the_log_counts_real_tokens(finished_run, corpora):
     recipe = find_recipe("bert.tiny").with_settings(list(SETTINGS))
-    real = [int(np.sum(x["lengths"])) for x, _, _ in module.make_batches(recipe, module.Corpus.open(corpora[0]))]
+    real = [int(np.sum(x["lengths"])) for x, _, _ in make_batches(recipe, Corpus.open(corpora[0]))]
     assert [row["tokens"] for row in read_log(finished_run[0])] == [sum(real[:2]), sum(real)]
 
 
@@ -219,8 +226,8 @@ def test_a_misspelt_recipe_or_setting_names_the_nearest():
         (lambda: find_recipe("brt.tiny"), r"Received: 'brt.tiny'. Did you mean bert.tiny\?"),
         (lambda: find_recipe("electra_tny"), r"Did you mean electra.tiny\?"),
         (lambda: find_recipe("bert.tiny").with_settings(["stesp=9"]), r"Received: 'stesp=9'. Did you mean steps\?"),
-        (lambda: find_recipe("bert.tiny").with_settings(["cofig.num_layers=9"]), r"Did you mean config\?"),
-        (lambda: find_recipe("bert.tiny").with_settings(["config.num_layer=9"]), r"Did you mean num_layers\?"),
+        (lambda: find_recipe("bert.tiny").with_settings(["modl.num_layers=9"]), r"Did you mean model\?"),
+        (lambda: find_recipe("bert.tiny").with_settings(["model.num_layer=9"]), r"Did you mean num_layers\?"),
         (lambda: find_recipe("xyzzy"), r"Received: 'xyzzy'.$"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -12,7 +12,7 @@ from kerasbert.tasks import TextEmbedder
 from tests.models.reference import to_numpy
 from tests.retrieval.golden import R, cases
 
-SIZES = dict(vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=16)
+SIZES = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=16)
 
 
 def embedder(objective, dropout=0.3, dtype="float32"):
@@ -40,8 +40,9 @@ def gradients(objective, y=None, rows=5, steps=1, **options):
 
 
 def difference(one, other):
-    """The largest difference of two lists of gradients, as a share of the largest gradient of each array."""
-    return max(np.abs(a - b).max() / max(np.abs(a).max(), 1e-2) for a, b in zip(one, other, strict=True))
+    """The length of the difference of two gradients, as a share of the length of the first."""
+    squares = [(np.square(a - b).sum(), np.square(a).sum()) for a, b in zip(one, other, strict=True)]
+    return np.sqrt(np.divide(*np.sum(squares, axis=0)))
 
 
 def test_gradients_are_those_of_the_whole_batch():
@@ -49,8 +50,12 @@ def test_gradients_are_those_of_the_whole_batch():
     direct, losses = gradients(MultipleNegatives(), steps=2)
     chunked, found = gradients(MultipleNegatives(chunk=2), steps=2)
     np.testing.assert_allclose(found, losses, rtol=1e-5)
-    assert difference(direct, chunked) < 2e-5 and found[0] != found[1]
-    without, _ = gradients(MultipleNegatives(chunk=2), dropout=0.0, steps=2)
+    assert difference(direct, chunked) < 1e-5 and found[0] != found[1]
+
+
+@pytest.mark.one_backend
+def test_dropout_matters_above():
+    direct, without = (gradients(MultipleNegatives(chunk=2), dropout=rate)[0] for rate in (0.3, 0.0))
     assert difference(direct, without) > 0.05
 
 
@@ -58,7 +63,7 @@ def test_bfloat16():
     direct, losses = gradients(MultipleNegatives(), dtype="mixed_bfloat16")
     chunked, found = gradients(MultipleNegatives(chunk=2), dtype="mixed_bfloat16")
     np.testing.assert_allclose(found, losses, rtol=1e-3)
-    assert difference(direct, chunked) < 0.02
+    assert difference(direct, chunked) < 0.01  # half of the last bit, in each of some sums
 
 
 @pytest.mark.one_backend

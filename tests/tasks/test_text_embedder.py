@@ -252,7 +252,21 @@ def test_older_folders_and_modules_that_are_not_ours(backbone, tokenizer, tmp_pa
     write({**kinds, "2_Dense": "Dense"})
     with pytest.raises(ValueError, match="a Pooling module and optionally a Normalize module. Received: .*Dense"):
         kerasbert.load(folder)
-    write(kinds)
-    pooling.write_text('{"pooling_mode_max_tokens": true, "include_prompt": false}')
-    with pytest.raises(ValueError, match="must include the prompts .*Received: false in .*config.json"):
-        kerasbert.load(folder)
+
+
+@pytest.mark.one_backend
+def test_prompts_that_are_not_pooled(backbone, tokenizer, tmp_path):
+    """As sentence-transformers does it: the tokens of the prompt are read, but left out of the pooling."""
+    import sentence_transformers
+
+    prompts = Prompts({"query": "the old ", "other": ""}, pooled=False)
+    for pooling in ("mean", "weightedmean", "cls"):
+        model = TextEmbedder(backbone, pooling, prompts=prompts, tokenizer=tokenizer)
+        model.save_to_preset(tmp_path / pooling)
+        peer = sentence_transformers.SentenceTransformer(str(tmp_path / pooling), device="cpu")
+        again = kerasbert.load(tmp_path / pooling)
+        assert again.prompts == prompts
+        for name in ("query", "other"):
+            vectors = again.embed(TEXTS, prompt=name)
+            np.testing.assert_allclose(vectors, peer.encode(TEXTS, prompt_name=name), atol=2e-5)
+        assert np.abs(again.embed(TEXTS) - again.embed(TEXTS, prompt="query")).max() > 1e-2

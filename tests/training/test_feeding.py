@@ -10,7 +10,7 @@ from kerasbert.data.batches.bucketing import BucketedBatches
 from kerasbert.models import Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.training import Checkpoints, adamw
-from pipelines.runs.phases import Phases
+from pipelines.recipes.phases import Phases
 
 SIZE = dict(vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, dropout=0.0)
 RNG = np.random.default_rng(0)

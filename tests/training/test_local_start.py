@@ -120,8 +120,8 @@ def test_a_recipe_can_ask_for_the_start(tmp_path):
     documents = ["The cat sat on the mat.", "A dog ran home."] * 20
     tokenizer = Tokenizer.train("wordpiece", documents, vocabulary_size=40, lowercase=True)
     corpus = Corpus.write(tmp_path / "corpus", documents, tokenizer)
-    sizes = ["config.num_layers=2", "config.hidden_dim=64", "config.num_heads=2", "config.feed_forward_dim=64"]
-    for settings, same_length in ((["local_start={}"], False), (["local_start.num_blocks=1"], True)):
+    sizes = ["model.num_layers=2", "model.hidden_dim=64", "model.num_heads=2", "model.feed_forward_dim=64"]
+    for settings, same_length in ((["model.start=none"], False), (["local_start.num_blocks=1"], True)):
         model = make_model(find_recipe("bert.tiny").with_settings([*sizes, *settings]), corpus)
         table = keras.ops.convert_to_numpy(model.backbone.position_embedding.embeddings)
         assert (np.std(np.linalg.norm(table, axis=1)) < 1e-6) == same_length

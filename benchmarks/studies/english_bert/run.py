@@ -26,8 +26,12 @@ from kerasbert.backend import seed_everything
 from kerasbert.data import Corpus, Tokenizer, read_documents
 from kerasbert.tasks import TextClassifier
 from kerasbert.training import Progress, adamw, read_log
-from pipelines.pretrain import make_batches, make_model, make_optimizer, train
-from pipelines.recipes.bert import mini
+from pipelines.pretrain import train
+from pipelines.recipes.data import MaskedLMData
+from pipelines.recipes.models import Pretraining
+from pipelines.recipes.recipe import Evaluation, Recipe
+from pipelines.recipes.tiny import tiny_adam, tiny_phase
+from pipelines.runs.building import make_batches, make_model, make_optimizer
 
 RESULTS = Path(__file__).with_name("rows.jsonl")
 RUNS = Path("runs/english_bert")
@@ -36,22 +40,15 @@ SHOWN = 0.1  # of the targets, by BERT's rule
 
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 
-BASE = replace(
-    mini(),
-    long_steps=0,
-    long_length=0,
-    batch_size=16,
-    length=128,
-    objective_options={},
-    data=dict(mask_rate=0.15),
-    held_out=dict(mask_rate=0.15),
-    config=NO_DROPOUT,
-    schedule=dict(peak=1e-3, warmup=100),
-    optimizer=dict(weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0),
+BASE = Recipe(
+    "base",
+    Pretraining("bert_mini", NO_DROPOUT),
+    MaskedLMData(),
+    tiny_phase(1_000, 16, 128),
+    tiny_adam(1e-3, 100),
+    held_out=Evaluation(data={"noise.rate": 0.15}),
 )
-
-FEW_ROWS = dict(batch_size=8)
-MANY_MASKS = dict(data=dict(mask_rate=0.4))
+EIGHT_ROWS = ("batch_size=8",)
 # DeBERTa of the same size.
 RELATIVE = {
     **NO_DROPOUT,
@@ -70,39 +67,33 @@ TWO_LAYERS = {
 }
 
 
-def peak(rate: float) -> dict:
-    return dict(schedule=dict(peak=rate, warmup=100))
+def sized(size: str, config: dict) -> tuple[str, ...]:
+    """Settings for a model of another size, or with another config."""
+    return (f"model.size={size}", "model.config={}", *(f"model.{name}={value}" for name, value in config.items()))
 
 
-# Every setting is evaluated by BERT's rule, 15% of the tokens, whatever it trains on.
+# Settings of the recipe. Each is evaluated by BERT's rule, 15% of the tokens, whatever it trains on.
 SETTINGS = {
-    "base": {},
-    "8 rows": FEW_ROWS,
-    "16 rows of 64": dict(length=64),
-    "8 rows, 30% masks": {**FEW_ROWS, "data": dict(mask_rate=0.3)},
-    "8 rows, rate 5e-4": {**FEW_ROWS, **peak(5e-4)},
-    "8 rows, rate 2e-3": {**FEW_ROWS, **peak(2e-3)},
-    "8 rows, rate 2e-3, 40% masks": {**FEW_ROWS, **peak(2e-3), **MANY_MASKS},
-    "8 rows, initializer 0.06, rate 3e-3": {
-        **FEW_ROWS,
-        **peak(3e-3),
-        "config": {**NO_DROPOUT, "initializer_range": 0.06},
-    },
-    "8 rows, rate 1e-4": {**FEW_ROWS, **peak(1e-4)},
-    "8 rows, dropout 0.1": {**FEW_ROWS, "config": {}},
-    "relative positions, 8 rows": {**FEW_ROWS, "backbone": "deberta_base", "config": RELATIVE},
-    "rotary positions, 8 rows, 30% masks": {
-        **FEW_ROWS,
-        "backbone": "modernbert_base",
-        "config": ROTARY,
-        "data": dict(mask_rate=0.3),
-        "schedule": dict(peak=2e-3, warmup=200),
-    },
-    "rotary positions, 2 layers of 128, initializer 0.08": {
-        **dict(length=64, backbone="modernbert_base", config=TWO_LAYERS),
-        "data": dict(mask_rate=0.3),
-        "schedule": dict(peak=3e-3, warmup=100),
-    },
+    "base": (),
+    "8 rows": EIGHT_ROWS,
+    "16 rows of 64": ("length=64",),
+    "8 rows, 30% masks": (*EIGHT_ROWS, "data.noise.rate=0.3"),
+    "8 rows, rate 5e-4": (*EIGHT_ROWS, "learning_rate=5e-4"),
+    "8 rows, rate 2e-3": (*EIGHT_ROWS, "learning_rate=2e-3"),
+    "8 rows, rate 2e-3, 40% masks": (*EIGHT_ROWS, "learning_rate=2e-3", "data.noise.rate=0.4"),
+    "8 rows, initializer 0.06, rate 3e-3": (*EIGHT_ROWS, "learning_rate=3e-3", "model.initializer_range=0.06"),
+    "8 rows, rate 1e-4": (*EIGHT_ROWS, "learning_rate=1e-4"),
+    "8 rows, dropout 0.1": (*EIGHT_ROWS, "model.config={}"),
+    "relative positions, 8 rows": (*EIGHT_ROWS, *sized("deberta_base", RELATIVE)),
+    "rotary positions, 8 rows, 30% masks": (
+        *EIGHT_ROWS,
+        *sized("modernbert_base", ROTARY),
+        *("data.noise.rate=0.3", "learning_rate=2e-3", "warmup=200"),
+    ),
+    "rotary positions, 2 layers of 128, initializer 0.08": (
+        *sized("modernbert_base", TWO_LAYERS),
+        *("length=64", "data.noise.rate=0.3", "learning_rate=3e-3"),
+    ),
 }
 
 
@@ -118,7 +109,6 @@ def corpora(text: Path, held_out: Path, folder: Path) -> tuple[Corpus, Corpus]:
 def steps_in(minutes: float, recipe, corpus: Corpus) -> int:
     """How many steps of a recipe this machine does in that time, a multiple of 10; measured on 12 of them."""
     seed_everything(0)
-    recipe = replace(recipe, steps=1_000)
     model = make_model(recipe, corpus)
     model.compile(make_optimizer(recipe))
     batches, times = make_batches(recipe, corpus), []
@@ -136,13 +126,14 @@ def cell(name: str, minutes: float, text: Path, held_out: Path, runs: Path = RUN
         return row
     corpus, unseen = corpora(text, held_out, runs / "corpus")
     run = runs / folder_of(key)
-    recipe = replace(BASE, **SETTINGS[name])
+    recipe = BASE.with_settings(list(SETTINGS[name]))
     plan = run / "steps.json"
     if not plan.exists():
         run.mkdir(parents=True, exist_ok=True)
         plan.write_text(json.dumps(steps_in(minutes, recipe, corpus)))
     steps = json.loads(plan.read_text())
-    train(replace(recipe, steps=steps, name=key), corpus, run, unseen, held_out_steps=40, report_every=steps // 10)
+    recipe = replace(recipe.with_settings([f"steps={steps}"]), name=key)
+    train(recipe, corpus, run, unseen, held_out_steps=40, report_every=steps // 10)
     curve = [
         [
             round(row["seconds"]),

@@ -25,6 +25,7 @@ from benchmarks.harness import append
 from benchmarks.studies.frozen_generator.run import START, make_trainer, recipe_of
 from kerasbert.data import Corpus
 from kerasbert.models import ModernBert
+from pipelines.recipes.tiny import tiny_adam, tiny_phase
 from pipelines.runs.building import make_batches, make_optimizer
 
 
@@ -82,9 +83,9 @@ def main(
         decay: whether the learning rate decays linearly to 0.
         seed: seed of the rows, the masks, the samples and the new head.
     """
-    data, schedule = dict(rows="segments", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=min(300, steps // 2))
-    schedule["final"] = 0.0 if decay else schedule["peak"]
-    recipe = dataclasses.replace(recipe_of(seed, steps), length=128, data=data, schedule=schedule)
+    recipe, optimizer = recipe_of(seed, steps), tiny_adam(5e-4, min(300, steps // 2), final=0.0 if decay else 5e-4)
+    data, phases = dataclasses.replace(recipe.data, rows="segments"), tiny_phase(steps, 16, 128)
+    recipe = dataclasses.replace(recipe, data=data, phases=phases, optimizer=optimizer)
     text, trainer = Corpus.open(corpus), make_trainer(generator, start, seed)
     trainer.compile(make_optimizer(recipe))
     trainer.fit(make_batches(recipe, text), verbose=0, callbacks=[Saved(text.tokenizer(), output)])

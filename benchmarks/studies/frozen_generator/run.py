@@ -27,11 +27,13 @@ from benchmarks.harness import append, machine
 from benchmarks.significance import paired_t_test
 from benchmarks.studies.tiny_recipes.measures import compare
 from kerasbert.backend import seed_everything
-from kerasbert.data import Corpus
+from kerasbert.data import Corpus, Tokens
 from kerasbert.models import ModernBert
 from kerasbert.models.electra import ReplacedTokenHead
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
+from pipelines.recipes.data import ReplacedTokenData
 from pipelines.recipes.recipe import Recipe, find_recipe
+from pipelines.recipes.tiny import tiny_adam, tiny_phase
 from pipelines.runs.building import make_batches, make_optimizer
 
 RESULTS = Path(__file__).with_name("rows.jsonl")
@@ -53,8 +55,8 @@ class ModernElectra(ModernBert):
 
 def recipe_of(seed: int, steps: int) -> Recipe:
     """ELECTRA's objective on rows like those of the generator: single sentences, packed."""
-    data, schedule = dict(rows="packed", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=steps // 20)
-    run = dict(batch_size=16, length=64, steps=steps, seed=seed, data=data, schedule=schedule)
+    data, optimizer = ReplacedTokenData("packed", Tokens(0.15, shares=(1.0, 0.0))), tiny_adam(5e-4, steps // 20)
+    run = dict(phases=tiny_phase(steps), seed=seed, data=data, optimizer=optimizer)
     return dataclasses.replace(find_recipe("electra.tiny"), **run)
 
 

@@ -43,7 +43,11 @@ from benchmarks.studies.objectives.parts import (
 )
 from benchmarks.studies.objectives.report import report
 from kerasbert.backend import seed_everything
-from pipelines.recipes.recipe import LOCAL_START, find_recipe
+from kerasbert.data import Denoising, Spans
+from pipelines.recipes.data import DenoisingData, MaskedLMData, SpanMaskData
+from pipelines.recipes.models import MaskedLM, SpanBoundary
+from pipelines.recipes.recipe import Evaluation, find_recipe
+from pipelines.recipes.tiny import LOCAL_START_TO_THE_LEFT, tiny_phase
 from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer
 
 RESULTS = Path(__file__).with_name("rows.jsonl")
@@ -57,52 +61,51 @@ def base(name: str, steps_like: str = "bert.tiny", **changes):
     """A recipe of this study: a tiny recipe without dropout, with the ids behind the vocabulary."""
     recipe = find_recipe(steps_like)
     dropout = dict(dropout=0.0) if steps_like.startswith("t5") else NO_DROPOUT
-    config = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, vocabulary_size=SIZE)
-    config = {**recipe.config, **config, **dropout}
-    numbers = dict(name=name, batch_size=16, length=64, held_out={}, config=config)
-    return replace(recipe, **{**numbers, **changes})
+    sizes = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, vocabulary_size=SIZE)
+    model = replace(recipe.model, config={**recipe.model.config, **sizes, **dropout})
+    return replace(recipe, **{"name": name, "phases": tiny_phase(), "model": model, **changes})
 
 
 # === Settings: what is trained, and on how much text ===
 
-MASKS = dict(mask_rate=0.15)
 SENTINEL_IDS = tuple(range(SIZE - 1, VOCABULARY - 1, -1))
-PAIRS = dict(objective_options=dict(sentence_pair=True))
 
 
-def masked(**data):
-    held_out = {**({"static_masks": False} if "static_masks" in data else {})}
-    return lambda: base("masked", objective_options={}, data={**MASKS, **data}, held_out=held_out)
+def masked(static_masks: int = 0):
+    held_out = Evaluation(data={"static_masks": 0})
+    return lambda: base("masked", data=MaskedLMData(static_masks=static_masks), held_out=held_out)
 
 
 def paired(rows: str):
-    return lambda: base("paired", data=dict(MASKS, rows=rows), **PAIRS)
+    return lambda: base("paired", data=MaskedLMData(rows))
 
 
-def spans(scheme: str, boundary: bool = False):
+def spans(noise: Spans, boundary: bool = False):
     def recipe():
-        numbers = dict(objective="SpanBoundary") if boundary else dict(objective="MaskedLM", objective_options={})
-        data = dict(scheme=scheme, boundary=boundary, whole_sentences=False)
-        return base("spans", "spanbert.tiny", **numbers, data=data, held_out=dict(scheme="pieces"))
+        held_out = Evaluation(data={"noise.longest": 1, "noise.words": False})
+        recipe = base("spans", "spanbert.tiny", held_out=held_out)
+        model = recipe.model if boundary else replace(recipe.model, objective=MaskedLM())
+        return replace(recipe, model=model, data=SpanMaskData("chunks", noise, boundary))
 
     return recipe
 
 
 def electra():
-    generator = {**find_recipe("electra.tiny").generator_config, "vocabulary_size": SIZE, **NO_DROPOUT}
-    return base("electra", "electra.tiny", generator_config=generator)
+    recipe = base("electra", "electra.tiny")
+    objective = recipe.model.objective
+    config = {**objective.generator.config, "vocabulary_size": SIZE, **NO_DROPOUT}
+    objective = replace(objective, generator=replace(objective.generator, config=config))
+    return replace(recipe, model=replace(recipe.model, objective=objective))
 
 
-def denoised(objective: str = "random_spans", **data):
-    def recipe():
-        data_ = dict(objective=objective, sentinels=SENTINEL_IDS, **data)
-        return base("denoised", "t5.tiny", data=data_)
-
-    return recipe
+def denoised(objective: str = "random_spans", rate: float = 0.15):
+    data = DenoisingData(Denoising(objective, rate, sentinels=SENTINEL_IDS))
+    return lambda: base("denoised", "t5.tiny", data=data)
 
 
 def left_to_right():
-    return base("left_to_right", "gpt.tiny", local_start=dict(LOCAL_START, offsets=(-1, -2)))
+    recipe = base("left_to_right", "gpt.tiny")
+    return replace(recipe, model=replace(recipe.model, start=LOCAL_START_TO_THE_LEFT))
 
 
 SETTINGS = {
@@ -120,15 +123,15 @@ SETTINGS = {
     "left to right": left_to_right,
     "NSP": paired("segment_pairs"),
     "SOP": paired("sentence_order"),
-    "masks of pieces": spans("pieces"),
-    "masks of words": spans("words"),
-    "masks of spans": spans("spans"),
-    "masks of spans, SBO": spans("spans", boundary=True),
+    "masks of pieces": spans(Spans(longest=1, words=False)),
+    "masks of words": spans(Spans(longest=1)),
+    "masks of spans": spans(Spans()),
+    "masks of spans, SBO": spans(Spans(), boundary=True),
     "ELECTRA, 1/4 compute": electra,
     "ELECTRA, 2x compute": electra,
     "MLM, 1/4 compute": masked(),
     "MLM, 2x compute": masked(),
-    "one static mask, 16 passes": masked(static_masks=True, dupe_factor=1),
+    "one static mask, 16 passes": masked(static_masks=1),
     "dynamic masks, 16 passes": masked(),
     "T5, rate 10%": denoised(rate=0.10),
     "T5, rate 50%": denoised(rate=0.50),
@@ -150,17 +153,17 @@ def cell(name: str, seed: int, data: Path) -> dict:
     steps, once = steps_of(name, recipe, training)
     ending = name.rpartition(", ")[2]
     if ending.endswith(" passes"):
-        tokens = steps * recipe.batch_size * recipe.length
+        tokens = steps * recipe.phases[0].batch_size * recipe.phases[0].length
         text = part_of(training, tokens / int(ending.split()[0]), data, WORK / "corpus")
     seed_everything(seed)
-    recipe = replace(recipe, steps=max(1, steps), schedule={**recipe.schedule, "warmup": max(1, steps // 10)})
+    recipe = recipe.with_settings([f"steps={max(1, steps)}", f"warmup={max(1, steps // 10)}"])
     model = make_model(recipe, training)
     model.compile(make_optimizer(recipe))
     if steps:
         model.fit(make_batches(recipe, text), verbose=0)
     trained = time.process_time() - begin
     arguments = model.evaluate(evaluation_batches(recipe, held_out, 30), verbose=0, return_dict=True)
-    leads = recipe.backbone.startswith(("bert", "electra"))
+    leads = recipe.model.size.startswith(("bert", "electra"))
     both = (training, held_out)
     measures = {"signs": signs(model.backbone, both, leads)}
     measures["similarity"] = similarity(model.backbone, data, training.tokenizer(), leads)
@@ -175,7 +178,7 @@ def cell(name: str, seed: int, data: Path) -> dict:
         "seed": seed,
         "steps": steps,
         "teraflops": round(steps * once / 1e12, 3),
-        "tokens": steps * recipe.batch_size * recipe.length,
+        "tokens": steps * recipe.phases[0].batch_size * recipe.phases[0].length,
         **{key: round(value, 4) for key, value in measures.items()},
         **baselines,
         "held_out": {key: round(float(value), 4) for key, value in arguments.items()},
@@ -186,17 +189,17 @@ def cell(name: str, seed: int, data: Path) -> dict:
 
 def steps_of(name: str, recipe, training) -> tuple[int, float]:
     """The number of updates of a setting, and the floating-point operations of one."""
-    once = flops_of(recipe, make_batches(replace(recipe, steps=1, schedule={"peak": 1.0, "warmup": 0}), training)[0])
+    once = flops_of(recipe, make_batches(recipe, training)[0])
     if name.startswith("no pretraining"):
         return 0, once
     return max(1, round(BUDGET * COMPUTE.get(name.rpartition(", ")[2], 1.0) / once)), once
 
 
 def flops_of(recipe, batch: tuple) -> float:
-    config = recipe.backbone_config()
-    if recipe.objective == "SpanBoundary":
+    config, generator = recipe.config(), getattr(recipe.model.objective, "generator", None)
+    if isinstance(recipe.model.objective, SpanBoundary):
         return training_flops(config, batch, outputs=2)
-    return training_flops(config, batch, recipe.backbone_config(recipe.generator) if recipe.generator else None)
+    return training_flops(config, batch, generator.made_config() if generator else None)
 
 
 def rows() -> dict[str, dict]:
@@ -239,7 +242,7 @@ def budget(data: Path, seeds: int = 5, gigaflops: float = 100.0, measuring: floa
         steps, once = steps_of(name, recipe, training)
         minutes = (steps * once / gigaflops / 1e9 + measuring) / 60
         total += minutes
-        tokens = steps * recipe.batch_size * recipe.length
+        tokens = steps * recipe.phases[0].batch_size * recipe.phases[0].length
         print(f"| {name} | {steps:,} | {tokens:,} | {steps * once:.1e} | {minutes:.1f} |")
     print(f"\n{len(SETTINGS) * seeds} cells, {total * seeds / 60:.1f} hours of one core.")
 

@@ -6,9 +6,9 @@ from pipelines.recipes.recipe import Recipe, find_recipe
 
 BASE = (
     *("steps=1000000", "batch_size=32", "length=128"),  # the time ends a cell, not the steps
-    *("objective_options.sentence_pair=false", "data.sentence_pairs=false", "data.static_masks=false"),
-    *("config.dropout=0.1", "config.attention_dropout=0.1", "config.initializer_range=0.02"),
-    *("schedule.peak=1e-3", "schedule.final=1e-3", "schedule.warmup=50"),
+    *("data.rows=chunks", "data.static_masks=0"),
+    *("model.dropout=0.1", "model.attention_dropout=0.1", "model.initializer_range=0.02"),
+    *("optimizer.schedule.peak=1e-3", "optimizer.schedule.final=1e-3", "warmup=50"),
 )
 
 
@@ -32,11 +32,11 @@ class Arm:
 
 
 ARCHITECTURE = "architecture"  # never among the winners: the question is what BERT needs
-SWITCHABLE = "backbone=switchable_bert_tiny"
+SWITCHABLE = "model.size=switchable_bert_tiny"
 MODERNBERT = (
-    "backbone=modernbert_base",
-    *("config.num_layers=2", "config.hidden_dim=128", "config.num_heads=2", "config.feed_forward_dim=352"),
-    "config.attention_dropout=0.0",
+    "model.size=modernbert_base",
+    *("model.num_layers=2", "model.hidden_dim=128", "model.num_heads=2", "model.feed_forward_dim=352"),
+    "model.attention_dropout=0.0",
 )
 ARMS = {
     "rows of 64": Arm("rows", ("length=64",)),
@@ -49,20 +49,20 @@ ARMS = {
     "rate 3e-4": Arm("rate", ("learning_rate=3e-4",)),
     "rate 5e-4": Arm("rate", ("learning_rate=5e-4",)),
     "rate 2e-3": Arm("rate", ("learning_rate=2e-3",)),
-    "warm-up of 200": Arm("warm-up", ("schedule.warmup=200",)),
-    "30% masks": Arm("masks", ("data.mask_rate=0.3",)),
-    "40% masks": Arm("masks", ("data.mask_rate=0.4",)),
-    "no visible targets": Arm("targets", ("data.shares=(0.9, 0.0)",)),  # a tenth is random, as in BabyBERTa
-    "all targets masked": Arm("targets", ("data.shares=(1.0, 0.0)",)),
-    "initializer 0.04": Arm("initializer", ("config.initializer_range=0.04",)),
-    "initializer 0.08": Arm("initializer", ("config.initializer_range=0.08",)),
+    "warm-up of 200": Arm("warm-up", ("warmup=200",)),
+    "30% masks": Arm("masks", ("data.noise.rate=0.3",)),
+    "40% masks": Arm("masks", ("data.noise.rate=0.4",)),
+    "no visible targets": Arm("targets", ("data.noise.shares=(0.9, 0.0)",)),  # a tenth is random, as in BabyBERTa
+    "all targets masked": Arm("targets", ("data.noise.shares=(1.0, 0.0)",)),
+    "initializer 0.04": Arm("initializer", ("model.initializer_range=0.04",)),
+    "initializer 0.08": Arm("initializer", ("model.initializer_range=0.08",)),
     "sinusoids": Arm("start", sinusoids=("position_embedding",)),
     "sinusoids, also for tokens": Arm("start", sinusoids=("position_embedding", "token_embedding")),
     # Sinusoidal positions, and heads of both blocks that attend to the previous and to the next token.
-    "local attention": Arm("start", ("local_start.num_blocks=2",)),
-    "no dropout": Arm("dropout", ("config.dropout=0.0", "config.attention_dropout=0.0")),
-    "pre-norm": Arm(ARCHITECTURE, (SWITCHABLE, "config.norm_first=true")),
-    "rotary positions": Arm(ARCHITECTURE, (SWITCHABLE, "config.rotary=true")),
+    "local attention": Arm("start", ("model.start.num_blocks=2",)),
+    "no dropout": Arm("dropout", ("model.dropout=0.0", "model.attention_dropout=0.0")),
+    "pre-norm": Arm(ARCHITECTURE, (SWITCHABLE, "model.norm_first=true")),
+    "rotary positions": Arm(ARCHITECTURE, (SWITCHABLE, "model.rotary=true")),
     "ModernBERT": Arm(ARCHITECTURE, MODERNBERT),
 }
 # Besides both, ModernBERT has a gated feed-forward layer and no biases.

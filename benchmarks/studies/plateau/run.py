@@ -171,8 +171,8 @@ def train_cell(
 def test_batches(held_out: Corpus, width: int) -> Batches:
     """The same rows and masks for every cell; all targets are masked."""
     batches, tokens = HELD_OUT
-    settings = [f"held_out.length={width}", f"held_out.batch_size={tokens // width}", "held_out.mask_rate=0.15"]
-    recipe = recipe_of("base", seed=0).with_settings([*settings, "held_out.shares=(1.0, 0.0)"])
+    settings = [f"held_out.length={width}", f"held_out.batch_size={tokens // width}", "held_out.data.noise.rate=0.15"]
+    recipe = recipe_of("base", seed=0).with_settings([*settings, "held_out.data.noise.shares=(1.0, 0.0)"])
     return evaluation_batches(recipe, held_out, batches)
 
 

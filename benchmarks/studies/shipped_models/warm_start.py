@@ -31,9 +31,8 @@ def main(source: Path, output: Path, recipe: str = "modernbert.mini_en", seed: i
     tokens, chosen = bert.require_tokenizer(), find_recipe(recipe)
     ids = {name: tokens.info[name] for name in ("pad_id", "cls_id", "sep_id")}
     fields = {**ids, "bos_id": ids["cls_id"], "eos_id": ids["sep_id"], "vocabulary_size": tokens.vocabulary_size}
-    model = MaskedLM.from_preset(
-        chosen.backbone, load_weights=False, tokenizer=tokens, dtype="float32", **{**fields, **chosen.config}
-    )
+    fields |= chosen.model.config
+    model = MaskedLM.from_preset(chosen.model.size, load_weights=False, tokenizer=tokens, dtype="float32", **fields)
     copy_tokens(bert, model)
     model.save_to_preset(output)
 

@@ -26,9 +26,10 @@ from benchmarks.studies.tiny_recipes.bars import (
     mean,
     unigram_losses,
 )
-from kerasbert.data import Batches, Corpus
+from kerasbert.data import Batches, Corpus, SentenceOrder
 from kerasbert.data.batches.skip_gram import keep_probabilities, noise_probabilities
 from kerasbert.data.corpus.streams import TokenStream
+from pipelines.recipes.data import PairData, SkipGramData, TextAndTasks
 from pipelines.recipes.recipe import Recipe
 from pipelines.runs.building import evaluation_batches
 
@@ -66,7 +67,7 @@ def compare(recipe: Recipe, model, corpora: dict[str, Corpus], held_out: dict[st
 
 def steps_of(recipe: Recipe, texts: dict) -> int:
     """Batches of each text; each task is read as far as it goes."""
-    return STEPS if recipe.unlabelled else max(1, STEPS // len(texts))
+    return STEPS if isinstance(recipe.data, TextAndTasks) else max(1, STEPS // len(texts))
 
 
 # === What is measured ===
@@ -144,15 +145,15 @@ def read(recipe: Recipe, model, name: str, text: Corpus, steps: int, units=None)
         outputs = model.predict_on_batch(x)
         numbers = step * batches.rows + np.arange(batches.rows)
         unit = numbers if units is None else units(originals(x, y))
-        if recipe.objective == "SkipGram":
+        if isinstance(recipe.data, SkipGramData):
             unit = np.full(batches.rows, step)  # pairs of words do not tell where they are from
             parts = {"word pairs": word_pairs(x, y, weights, outputs)}
-        elif recipe.unlabelled not in ("", name):
+        elif isinstance(recipe.data, TextAndTasks) and name != recipe.data.text_name:
             parts = {f"{LABELS}{name}": answers(y, weights, outputs)}
         else:
             parts = {"tokens": tokens(batches, x, y, weights, outputs, skipped_ids(text))}
         if isinstance(y, dict) and "sentence_pair" in y:
-            what = "sentence order" if recipe.data.get("rows") == "sentence_order" else "next sentence"
+            what = "sentence order" if isinstance(recipe.data.rows, SentenceOrder) else "next sentence"
             parts[f"{LABELS}{what}"] = sentence_pairs(y, weights, outputs)
         if isinstance(outputs, dict) and "sampled" in outputs:
             parts["replaced"] = replaced(x, y, weights, outputs, skipped_ids(text))
@@ -290,9 +291,9 @@ def originals(x: dict, y) -> np.ndarray:
 
 def units_of(recipe: Recipe, text: Corpus) -> tuple:
     """(function from rows of a held-out text to the unit of each, or None for the row itself; what a unit is)."""
-    if recipe.objective == "SkipGram":
+    if isinstance(recipe.data, SkipGramData):
         return None, "batches"
-    if recipe.batches == "PairBatches" or (np.diff(text.document_starts) == 2).all():
+    if isinstance(recipe.data, PairData) or (np.diff(text.document_starts) == 2).all():
         return None, "pairs"
     starts = np.append(text.sequence_starts, text.num_tokens)[text.document_starts[:-1]]
     kind = "documents"
@@ -316,10 +317,10 @@ class Counted:
     @functools.cached_property
     def stream(self) -> np.ndarray:
         """The text with the special tokens that a model reads between its parts."""
-        info, corpus = self.corpus.tokenizer_info, self.corpus
+        info, corpus, data = self.corpus.tokenizer_info, self.corpus, self.recipe.data
         end = info["sep_id"] if info["eos_id"] is None else info["eos_id"]
-        if self.recipe.batches != "PairBatches":
-            stream = TokenStream(corpus, end, self.recipe.data.get("lines", False))
+        if not isinstance(self.recipe.data, PairData):
+            stream = TokenStream(corpus, end, getattr(getattr(data, "text", data), "lines", False))
             return stream[np.arange(len(stream))]
         bounds, start = np.append(corpus.sequence_starts, corpus.num_tokens), info["pad_id"] or 0
         second = corpus.document_starts[:-1][np.diff(corpus.document_starts) == 2] + 1
@@ -329,7 +330,7 @@ class Counted:
     @functools.cached_property
     def counts(self) -> np.ndarray:
         """How often each token is in the text; special tokens are not counted."""
-        counts = np.bincount(self.stream) if self.recipe.batches == "PairBatches" else self.corpus.counts()
+        counts = np.bincount(self.stream) if isinstance(self.recipe.data, PairData) else self.corpus.counts()
         counts = np.pad(counts, (0, self.size - len(counts)))
         counts[skipped_ids(self.corpus)] = 0
         return counts
@@ -365,7 +366,7 @@ def add_bars(tables: dict[str, Columns], count: Counted, generated) -> None:
     if "word pairs" in tables:
         rows, data = tables["word pairs"], count.recipe.data
         counts = count.counts + 1.0
-        near = counts * keep_probabilities(counts, data.get("threshold", 1e-3), data.get("rule", "code"))
-        noise = noise_probabilities(counts, data.get("power", 0.75))
+        near = counts * keep_probabilities(counts, data.threshold, data.rule)
+        noise = noise_probabilities(counts, data.power)
         columns = (rows[name] for name in ("candidates", "labels", "weights"))
         rows["frequencies"] = frequency_pair_losses(*columns, near / near.sum(), noise)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from ..noise.span_corruption import noise_counts, span_corruption_lengths
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
 from .rows import two_plans
-from .settings import SettingsBatches
 
 LAYOUTS = ("encoder_decoder", "prefix", "causal")
 
@@ -45,7 +42,7 @@ class DenoisingLayout:
             raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}. Received: {self.kind!r}.")
 
 
-class DenoisingBatches(SettingsBatches, PassBatches):
+class DenoisingBatches(PassBatches):
     """Batches of corrupted text and its targets, for the unsupervised objectives of T5.
 
     Layout "encoder_decoder": x has "token_ids" (b, s), the inputs with an end token; "lengths" (b,);
@@ -92,11 +89,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         packed: bool = False,
         group: int | None = None,
         accumulation: int = 1,
-        **settings: Any,
     ):
-        if settings:
-            settings = {"layout": layout, "objective": noise, **settings}
-            noise, layout = self.replaced_settings(length, settings).values()
         noise = Denoising(noise) if isinstance(noise, str) else noise
         layout = DenoisingLayout(layout) if isinstance(layout, str) else layout
         info, kind = tokenizer_info_of(corpus, "pad"), layout.kind
@@ -134,29 +127,6 @@ class DenoisingBatches(SettingsBatches, PassBatches):
             )
         self.target_length = widest if target_length is None else target_length
         super().__init__(batch_size, (0, len(self._plan)), seed, steps, accumulation)
-
-    @staticmethod
-    def arguments(
-        length: int,
-        objective: str = "random_spans",
-        rate: float = 0.15,
-        mean_span: float = 3.0,
-        roll: bool = False,
-        sentinels: Sequence[int] | None = None,
-        layout: str = "encoder_decoder",
-        target_length: int | None = None,
-        start_id: int | None = None,
-        targets_only: bool | None = None,
-    ) -> dict:
-        """Converts the settings of a recipe to constructor arguments.
-
-        Args:
-            length: not used.
-            objective, rate, mean_span, roll, sentinels: as in `Denoising`.
-            layout, target_length, start_id, targets_only: as in `DenoisingLayout`.
-        """
-        noise = Denoising(objective, rate, mean_span, roll, sentinels)
-        return {"noise": noise, "layout": DenoisingLayout(layout, target_length, start_id, targets_only)}
 
     @property
     def tokens_per_step(self) -> int:

@@ -1,12 +1,11 @@
 """Batches for masked language modelling."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ..corpus.corpus import Corpus
-from ..noise.masking import Tokens, masking_rule
+from ..noise.masking import Tokens
 from ..noise.noise import MaskableRows, MaskingVocabulary, Noise
 from ..sampling import DYNAMIC, STATIC, row_draws
 from .pair_rows import SegmentPairs, SentenceOrder, SentencePairs
@@ -22,7 +21,6 @@ from .rows import (
     StreamRows,
     real_tokens,
 )
-from .settings import SettingsBatches
 
 ROWS = {
     "chunks": DocumentRows,
@@ -50,7 +48,7 @@ def find_rows(rows: str | Callable) -> Callable:
     return ROWS[rows]
 
 
-class MaskedLMBatches(SettingsBatches, PassBatches):
+class MaskedLMBatches(PassBatches):
     """Batches for masked language modelling, with or without sentence pairs.
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
@@ -101,13 +99,7 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         static_masks: int = 0,
         language: int | None = None,
         accumulation: int = 1,
-        **settings: Any,
     ):
-        if settings or static_masks is True:
-            settings |= {"static_masks": static_masks, "noise": noise}
-            settings |= {} if rows == "chunks" else {"rows": rows}
-            arguments = self.replaced_settings(length, settings)
-            rows, noise, static_masks = (arguments[name] for name in ("rows", "noise", "static_masks"))
         info = tokenizer_info_of(corpus, "mask", "pad")
         self.corpus, self.length, self.language, self.static_masks = corpus, length, language, static_masks
         self._layout = find_rows(rows)(corpus, length, seed)
@@ -123,50 +115,11 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
     def default_noise(length: int) -> Noise:
         return Tokens()
 
-    @staticmethod
-    def arguments(
-        length: int,
-        rows: str | None = None,
-        sentence_pairs: bool = False,
-        short_sequence_rate: float = 0.1,
-        lone_sentences: str = "skip",
-        static_masks: bool = False,
-        dupe_factor: int = 10,
-        mask_rate: float = 0.15,
-        max_predictions: int | None = None,
-        whole_words: bool = False,
-        rule: str = "bert",
-        ngrams: int | tuple[float, ...] | None = None,
-        rare_exponent: float | None = None,
-        shares: tuple[float, float] = (0.8, 0.1),
-    ) -> dict:
-        """Converts the settings of a recipe to constructor arguments.
-
-        Args:
-            length: tokens per row.
-            rows: name of the row layout. Default: "segment_pairs" if `sentence_pairs`, otherwise "chunks".
-            sentence_pairs: whether the default layout has labelled pairs.
-            short_sequence_rate, lone_sentences: as in `SegmentPairs` and `SentenceOrder`.
-            static_masks: whether each row has `dupe_factor` masks that are used in turn. Otherwise, masks are drawn
-                anew in every step.
-            dupe_factor: number of static masks per row, and number of passes before pairs repeat.
-            mask_rate, max_predictions, whole_words, rule, ngrams, rare_exponent, shares: as in `masking_rule`.
-        """
-        rows = rows or ("segment_pairs" if sentence_pairs else "chunks")
-        order, named = SentenceOrder(dupe_factor, short_sequence_rate, lone_sentences), ROWS.get(rows)
-        if isinstance(named, SegmentPairs):
-            rows = order if isinstance(named, SentenceOrder) else type(named)(dupe_factor, short_sequence_rate)
-        noise = masking_rule(rule, mask_rate, max_predictions, whole_words, ngrams, rare_exponent, shares)
-        return {"rows": rows, "noise": noise, "static_masks": dupe_factor if static_masks else 0}
-
     def recipe(self) -> dict:
         found = {**super().recipe(), "corpus": self.corpus.fingerprint, "language": self.language}
+        masks = {"noise": self.noise.settings(), "static_masks": self.static_masks}
         resolved = {"sentence_pairs": self.sentence_pairs, "max_predictions": self.max_predictions}
-        if self.settings is None:
-            objects = {"rows": self._rows_name, "noise": self.noise.settings(), "static_masks": self.static_masks}
-            return {**found, **objects, **resolved}
-        rows = self.settings.get("rows") or ("segment_pairs" if self.sentence_pairs else "chunks")
-        return {**found, **self.settings, **resolved, "rows": rows}
+        return {**found, "rows": self._rows_name, **masks, **resolved}
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         if self.noise.whole_batch and (first, last) != (0, self.batch_size):

@@ -1,7 +1,5 @@
 """Batches for permutation language modelling."""
 
-from typing import Any
-
 import numpy as np
 
 from ..corpus.corpus import Corpus
@@ -12,10 +10,9 @@ from ..noise.permutations import SpanTargets, order_ranks, random_order
 from ..sampling import DYNAMIC, row_draws
 from .batches import Batches
 from .passes import tokenizer_info_of
-from .settings import SettingsBatches
 
 
-class PermutationLMBatches(SettingsBatches, Batches):
+class PermutationLMBatches(Batches):
     """Batches for XLNet. Each row has a part that fills the memory, followed by a pair of segments.
 
     A row consists of two parts, [`reuse_length` tokens of text] [A SEP B SEP CLS], without padding. Each part has a
@@ -65,10 +62,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
         noise: SpanTargets | None = None,
         permutation_size: int | None = None,
         accumulation: int = 1,
-        **settings: Any,
     ):
-        if settings:
-            noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]
         noise = noise or SpanTargets()
         info = tokenizer_info_of(corpus, "cls", "sep")
         reuse = length // 2 if reuse_length is None else reuse_length
@@ -107,23 +101,6 @@ class PermutationLMBatches(SettingsBatches, Batches):
             if last > first
         ]
         super().__init__(batch_size, self.steps_per_pass if steps is None else steps, seed, accumulation)
-
-    @staticmethod
-    def arguments(
-        length: int,
-        partial_prediction: int = 6,
-        max_predictions: int | None = None,
-        max_span: int = 5,
-        whole_words: bool = False,
-    ) -> dict:
-        """Converts the settings of a recipe to constructor arguments.
-
-        Args:
-            length: not used.
-            partial_prediction, max_predictions, max_span, whole_words: `partial`, `max_predictions`, `longest` and
-                `whole_words` of `SpanTargets`.
-        """
-        return {"noise": SpanTargets(partial_prediction, max_span, whole_words, max_predictions)}
 
     def recipe(self) -> dict:
         names = ("reuse_length", "bidirectional_data", "permutation_size")

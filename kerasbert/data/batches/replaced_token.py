@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..noise.masking import Tokens, TokensWithReplacement, masking_rule
+from ..noise.masking import Tokens, TokensWithReplacement
 from ..noise.noise import Noise
 from .masked_lm import MaskedLMBatches
 
@@ -39,54 +39,6 @@ class ReplacedTokenBatches(MaskedLMBatches):
     @staticmethod
     def default_noise(length: int) -> Noise:
         return electra_noise(length)
-
-    @staticmethod
-    def arguments(
-        length: int,
-        rows: str | None = None,
-        sentence_pairs: bool = False,
-        short_sequence_rate: float = 0.1,
-        lone_sentences: str = "skip",
-        static_masks: bool = False,
-        dupe_factor: int = 10,
-        mask_rate: float = 0.15,
-        max_predictions: int | None = None,
-        mask_share: float = 0.85,
-        with_replacement: bool = False,
-        whole_words: bool = False,
-        rule: str = "bert",
-        ngrams: int | tuple[float, ...] | None = None,
-        rare_exponent: float | None = None,
-        shares: tuple[float, float] = (0.8, 0.1),
-    ) -> dict:
-        """Converts the settings of a recipe to constructor arguments.
-
-        Args:
-            mask_rate, max_predictions, mask_share, with_replacement: as in `electra_noise`.
-            shares: must not be given, because `mask_share` determines the shares.
-            length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor, whole_words,
-                rule, ngrams, rare_exponent: as in `MaskedLMBatches.arguments`.
-        """
-        if tuple(shares) != (0.8, 0.1):
-            raise ValueError(
-                "`mask_share` determines the shares of masked and kept tokens. Received: `shares` as well. Use only "
-                "`mask_share`."
-            )
-        settings = dict(whole_words=whole_words, ngrams=ngrams, rare_exponent=rare_exponent)
-        others = [name for name, value in settings.items() if value] + (["rule"] if rule != "bert" else [])
-        if with_replacement and others:
-            raise ValueError(
-                "`with_replacement` draws single tokens uniformly, so it cannot be combined with other rules. "
-                "Received: "
-                f"with_replacement and {', '.join(others)}. Choose one."
-            )
-        found = MaskedLMBatches.arguments(
-            length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor
-        )
-        noise = electra_noise(length, mask_rate, max_predictions, mask_share, with_replacement)
-        if others:
-            noise = masking_rule(rule, mask_rate, noise.max_predictions, shares=noise.shares, **settings)
-        return {**found, "noise": noise}
 
     def _with_targets(self, x: dict, targets: np.ndarray, weights: np.ndarray, lines: np.ndarray, rows) -> tuple:
         return x, {"tokens": targets}, {"tokens": weights, "replaced": rows.maskable.astype(np.float32)}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,11 +79,8 @@ class Seq2SeqBatches(Batches):
         steps: int | None = None,
         seed: int | None = 0,
         accumulation: int = 1,
-        **settings: Any,
     ):
         self.shuffle = seed is not None
-        if settings:
-            layout, self.shuffle = self._replaced_settings(layout, settings)
         layout = layout or Seq2SeqLayout()
         sources, targets = list(sources), list(targets)
         if len(sources) != len(targets) or not len(sources):
@@ -117,25 +113,6 @@ class Seq2SeqBatches(Batches):
         self.length = round(float(np.mean([sum(self.shapes[bucket]) for bucket, _ in self._plan])))
         steps = self.steps_per_epoch * epochs if steps is None else steps
         super().__init__(batch_size, steps, 0 if seed is None else seed, accumulation)
-
-    def _replaced_settings(self, layout: Seq2SeqLayout | None, settings: dict) -> tuple[Seq2SeqLayout | None, bool]:
-        """Converts keywords of version 0.1 to a layout and `shuffle`, with a DeprecationWarning."""
-        names = {field.name for field in dataclasses.fields(Seq2SeqLayout)}
-        for name in settings:
-            if name != "shuffle" and name not in names:
-                raise TypeError(f"{type(self).__name__} has no argument {name!r}.")
-        warnings.warn(
-            f"{', '.join(sorted(settings))}: version 0.3 of {type(self).__name__} will only accept "
-            "`layout=Seq2SeqLayout(...)`, and `seed=None` instead of `shuffle=False`.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        shuffle = settings.pop("shuffle", self.shuffle)
-        if settings and layout is not None:
-            raise ValueError(
-                f"`layout` replaces {', '.join(sorted(settings))}. Received: both. Pass these values to Seq2SeqLayout."
-            )
-        return (Seq2SeqLayout(**settings) if settings else layout), shuffle
 
     def recipe(self) -> dict:
         return {

@@ -1,7 +1,6 @@
 """Batches with masked spans, for the span boundary objective."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -40,10 +39,7 @@ class SpanMaskBatches(MaskedLMBatches):
         boundary: bool = True,
         max_targets: int = 15,
         accumulation: int = 1,
-        **settings: Any,
     ):
-        if settings:
-            rows, noise = self.replaced_settings(length, {**settings, "noise": noise}).values()
         if max_targets < 1:
             raise ValueError(f"`max_targets` must be at least 1. Received: {max_targets}.")
         self.boundary, self.max_targets = boundary, max_targets
@@ -58,34 +54,8 @@ class SpanMaskBatches(MaskedLMBatches):
     def default_noise(length: int) -> Noise:
         return Spans()
 
-    @staticmethod
-    def arguments(
-        length: int,
-        whole_sentences: bool = True,
-        scheme: str = "spans",
-        mask_rate: float = 0.15,
-        geometric: float = 0.2,
-        longest: int = 10,
-        phrases: np.ndarray | None = None,
-        phrase_share: float = 0.5,
-    ) -> dict:
-        """Converts the settings of a recipe to constructor arguments.
-
-        Args:
-            length: not used.
-            whole_sentences: whether the row layout is "sentences" instead of "chunks".
-            scheme, mask_rate, geometric, longest, phrases, phrase_share: as in `Spans.of_scheme`.
-        """
-        noise = Spans.of_scheme(scheme, geometric, longest, rate=mask_rate, phrases=phrases, phrase_share=phrase_share)
-        return {"rows": "sentences" if whole_sentences else "chunks", "noise": noise}
-
     def recipe(self) -> dict:
-        found = {**super().recipe(), "boundary": self.boundary, "max_targets": self.max_targets}
-        if self.settings is not None:
-            for name in ("rows", "language", "sentence_pairs", "max_predictions"):
-                del found[name]
-            found["phrases"] = self.noise.settings()["phrases"]
-        return found
+        return {**super().recipe(), "boundary": self.boundary, "max_targets": self.max_targets}
 
     def _maskable_rows(self, x: dict, lines: np.ndarray) -> MaskableRows:
         rows = super()._maskable_rows(x, lines)

@@ -1,7 +1,6 @@
 """Batches for translation language modelling, and documents from parallel text."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from ..noise.masking import masking_rule
 from ..noise.noise import MaskableRows, MaskingVocabulary, Noise
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
-from .settings import SettingsBatches
 
 
 def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
@@ -37,7 +35,7 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
             yield "\n".join(pair)
 
 
-class TranslationLMBatches(SettingsBatches, PassBatches):
+class TranslationLMBatches(PassBatches):
     """Batches of sentence pairs, each a sentence and its translation in one row, for translation language modelling.
 
     Masked tokens can be predicted from both languages. A row is </s> x1 </s> </s> x2 </s>. Positions start at 0 in each
@@ -74,10 +72,7 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
         packed: bool = False,
         noise: Noise | None = None,
         accumulation: int = 1,
-        **settings: Any,
     ):
-        if settings:
-            noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]
         info = tokenizer_info_of(corpus, "mask", "pad")
         self._end_id = info["sep_id"] if info["sep_id"] is not None else info["eos_id"]
         if self._end_id is None:
@@ -116,16 +111,10 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
         self.max_predictions = self.noise.num_slots(length, 4)
         super().__init__(batch_size, (0, rows), seed, steps, accumulation)
 
-    @staticmethod
-    def arguments(length: int, mask_rate: float = 0.15, max_predictions: int | None = None, rule: str = "xlm") -> dict:
-        """Converts the settings of a recipe, which are arguments of `masking_rule`, to constructor arguments."""
-        return {"noise": masking_rule(rule, mask_rate, max_predictions)}
-
     def recipe(self) -> dict:
         found = {**super().recipe(), "corpus": self.corpus.fingerprint, "languages": list(self.languages)}
         found |= {"both_orders": self.both_orders, "packed": self.packed}
-        noise = {"noise": self.noise.settings()} if self.settings is None else self.settings
-        return {**found, **noise, "max_predictions": self.max_predictions}
+        return {**found, "noise": self.noise.settings(), "max_predictions": self.max_predictions}
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         lines, _ = self._places(update, first, last)

@@ -3,6 +3,7 @@ import pytest
 
 from kerasbert.data import Corpus, DenoisingBatches, Tokenizer
 from kerasbert.data.noise.denoising import OBJECTIVES
+from tests.data.batches.objects import batches_of
 
 from ..conftest import make_documents
 from .test_batches import same, sliced
@@ -47,7 +48,7 @@ class Fixed:
 
 def laid_out(corpus, pairs, counts, length, **options):
     """A batch out of pairs of inputs and targets, without their end tokens."""
-    batches = DenoisingBatches.from_settings(corpus, 1, 16, **options)
+    batches = batches_of(DenoisingBatches, corpus, 1, 16, **options)
     batches.length = length
     batches.target_length = length
     batches._most = 2
@@ -92,9 +93,9 @@ def test_packed_decoders_start_anew(corpus):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_replay_resume_shards_and_accumulation(corpus, form):
-    batches = DenoisingBatches.from_settings(corpus, 6, 40, steps=300, seed=4, **form)
-    again = DenoisingBatches.from_settings(Corpus.open(corpus.folder), 6, 40, steps=250, seed=4, **form)
-    parts = DenoisingBatches.from_settings(corpus, 6, 40, steps=250, seed=4, accumulation=2, **form)
+    batches = batches_of(DenoisingBatches, corpus, 6, 40, steps=300, seed=4, **form)
+    again = batches_of(DenoisingBatches, Corpus.open(corpus.folder), 6, 40, steps=250, seed=4, **form)
+    parts = batches_of(DenoisingBatches, corpus, 6, 40, steps=250, seed=4, accumulation=2, **form)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
@@ -103,12 +104,12 @@ def test_replay_resume_shards_and_accumulation(corpus, form):
         micro = parts[2 * step + 1]
         del micro[0]["loss_normalizer"]
         same(micro, sliced(batches[step], 3, 6))
-    assert batches.recipe() == again.recipe() != DenoisingBatches.from_settings(corpus, 6, 40, seed=5, **form).recipe()
+    assert batches.recipe() == again.recipe() != batches_of(DenoisingBatches, corpus, 6, 40, seed=5, **form).recipe()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_contract(corpus, tokenizer, form):
-    batches = DenoisingBatches.from_settings(corpus, 1000, 40, **form)
+    batches = batches_of(DenoisingBatches, corpus, 1000, 40, **form)
     x, y, weight = batches[0]
     real = {}
     for prefix in ("", "decoder_"):
@@ -170,9 +171,9 @@ def test_prefix_and_rest_are_the_documents(corpus):
 
 def test_packing_fills_rows(corpus):
     for form in ({"objective": "prefix_lm", "layout": "prefix"}, {"objective": "random_spans", "group": 1}):
-        batches = DenoisingBatches.from_settings(corpus, 4, 64, packed=True, **form)
+        batches = batches_of(DenoisingBatches, corpus, 4, 64, packed=True, **form)
         fill = np.mean([(x["sequence_ids"] > 0).mean() for x, _, _ in batches.starting_at(1)])
-        plain = DenoisingBatches.from_settings(corpus, 4, 64, **form)
+        plain = batches_of(DenoisingBatches, corpus, 4, 64, **form)
         assert fill > 0.95 and batches.num_rows < plain.num_rows
 
 
@@ -184,7 +185,7 @@ def test_noise_is_new_in_every_pass(corpus):
 
 
 def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
-    batches = DenoisingBatches.from_settings(corpus, 8, 64, objective="replace_spans", target_length=9)
+    batches = batches_of(DenoisingBatches, corpus, 8, 64, objective="replace_spans", target_length=9)
     for x, y, _ in batches.starting_at(3):
         ends = x["decoder_lengths"]
         assert ends.max() == 9 and (y[np.arange(8)[ends > 0], ends[ends > 0] - 1] == tokenizer.eos_id).all()
@@ -219,13 +220,13 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        DenoisingBatches.from_settings(corpus, **{"batch_size": 8, "length": 64, **options})
+        batches_of(DenoisingBatches, corpus, **{"batch_size": 8, "length": 64, **options})
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("options", [dict(length=6), dict(length=9, roll=True), dict(length=24, mean_span=10.0)])
 def test_short_rows_keep_their_sentinels(corpus, tokenizer, packed, options):
-    batches = DenoisingBatches.from_settings(corpus, 64, packed=packed, group=1, **options)
+    batches = batches_of(DenoisingBatches, corpus, 64, packed=packed, group=1, **options)
     x, y, _ = batches[0]
     first, rows = tokenizer.vocabulary_size - 1, x["lengths"] > 0 if "lengths" in x else x["sequence_ids"][:, 0] > 0
     assert (x["token_ids"] == first).any(axis=1)[rows].mean() > 0.9  # but for pieces of one token
@@ -238,7 +239,7 @@ def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents)
     with pytest.raises(ValueError, match="needs the sentinels <extra_id_0>"):
         DenoisingBatches(corpus, 4, 32)
     sentinels = list(range(wordpiece.vocabulary_size - 1, wordpiece.vocabulary_size - 9, -1))
-    x, y, _ = DenoisingBatches.from_settings(corpus, 4, 32, sentinels=sentinels)[0]
+    x, y, _ = batches_of(DenoisingBatches, corpus, 4, 32, sentinels=sentinels)[0]
     assert (x["token_ids"] == sentinels[0]).sum(axis=1).tolist() == [1] * 4
     assert (y[:, 0] == sentinels[0]).all()
     assert DenoisingBatches(corpus, 4, 32, "drop_tokens")[0][1].shape == (4, 18)

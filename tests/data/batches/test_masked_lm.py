@@ -6,6 +6,7 @@ import pytest
 
 from kerasbert.data import Corpus, MaskedLMBatches, RareTokens, Tokenizer
 from kerasbert.data.noise.corruption import choose_from_batch, num_to_predict
+from tests.data.batches.objects import batches_of
 
 from .test_batches import same, sliced
 
@@ -31,7 +32,7 @@ def original(x, y):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_contract(corpus, wordpiece, form):
-    batches = MaskedLMBatches.from_settings(corpus, 6, 32, steps=50, **form)
+    batches = batches_of(MaskedLMBatches, corpus, 6, 32, steps=50, **form)
     pairs = form.get("sentence_pairs", False)
     assert len(batches) == 50 and batches.tokens_per_step == 192
     for step in (0, 7, 49):
@@ -60,14 +61,14 @@ def test_contract(corpus, wordpiece, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_replay_resume_and_shards(corpus, form):
-    batches = MaskedLMBatches.from_settings(corpus, 6, 32, steps=3000, seed=4, **form)
-    again = MaskedLMBatches.from_settings(Corpus.open(corpus.folder), 6, 32, steps=2500, seed=4, **form)
+    batches = batches_of(MaskedLMBatches, corpus, 6, 32, steps=3000, seed=4, **form)
+    again = batches_of(MaskedLMBatches, Corpus.open(corpus.folder), 6, 32, steps=2500, seed=4, **form)
     for step in (2000, 3, 511):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
         for index in range(3):
             same(again.shard(index, 3)[step], sliced(batches[step], 2 * index, 2 * index + 2))
-    other = MaskedLMBatches.from_settings(corpus, 6, 32, steps=10, seed=5, **form)
+    other = batches_of(MaskedLMBatches, corpus, 6, 32, steps=10, seed=5, **form)
     assert (other[3][0]["token_ids"] != batches[3][0]["token_ids"]).any()
 
 
@@ -85,7 +86,7 @@ def test_chunks_are_the_documents(corpus, wordpiece):
 
 def test_the_last_batch_of_a_pass_is_filled_with_padding(corpus):
     for form in FORMS:
-        batches = MaskedLMBatches.from_settings(corpus, 1000, 32, **form)
+        batches = batches_of(MaskedLMBatches, corpus, 1000, 32, **form)
         x, y, weight = batches[len(batches) - 1]
         missing = len(batches) * 1000 - batches.num_rows
         assert missing > 0
@@ -110,7 +111,7 @@ def test_passes_have_their_own_orders_and_dynamic_masks(corpus):
 
 def test_static_masks_come_back_every_dupe_factor_passes(corpus):
     count = MaskedLMBatches(corpus, 1, 32).num_rows
-    batches = MaskedLMBatches.from_settings(corpus, count, 32, steps=6, static_masks=True, dupe_factor=3)
+    batches = batches_of(MaskedLMBatches, corpus, count, 32, steps=6, static_masks=True, dupe_factor=3)
     rows = [
         sorted(zip(original(x, y).tolist(), x["token_ids"].tolist(), x["masked_positions"].tolist(), strict=True))
         for x, y, _ in batches
@@ -122,9 +123,9 @@ def test_static_masks_come_back_every_dupe_factor_passes(corpus):
 
 def test_pairs_differ_in_dupe_factor_passes(corpus):
     options = {"sentence_pairs": True, "dupe_factor": 2}
-    batches = MaskedLMBatches.from_settings(corpus, 1, 32, **options)
+    batches = batches_of(MaskedLMBatches, corpus, 1, 32, **options)
     sizes = np.diff(batches._bounds)
-    run = MaskedLMBatches.from_settings(corpus, 1, 32, steps=2 * int(sizes.sum()), **options)
+    run = batches_of(MaskedLMBatches, corpus, 1, 32, steps=2 * int(sizes.sum()), **options)
     rows = [original(*run[step][:2])[0].tobytes() for step in range(len(run))]
     first, second = rows[: sizes[0]], rows[sizes[0] : sizes.sum()]
     third, fourth = rows[sizes.sum() : sizes.sum() + sizes[0]], rows[sizes.sum() + sizes[0] :]
@@ -133,7 +134,7 @@ def test_pairs_differ_in_dupe_factor_passes(corpus):
 
 
 def test_pairs_follow_the_plan(corpus):
-    batches = MaskedLMBatches.from_settings(corpus, 16, 40, steps=20, sentence_pairs=True)
+    batches = batches_of(MaskedLMBatches, corpus, 16, 40, steps=20, sentence_pairs=True)
     documents = np.append(corpus.sequence_starts, corpus.num_tokens)[corpus.document_starts]
     texts = [corpus.tokens[a:b].tolist() for a, b in zip(documents[:-1], documents[1:], strict=True)]
     labels = []
@@ -156,8 +157,8 @@ def contains(text, part):
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_accumulation_slices_the_large_batch(corpus, pairs):
-    whole = MaskedLMBatches.from_settings(corpus, 12, 32, steps=9, sentence_pairs=pairs)
-    parts = MaskedLMBatches.from_settings(corpus, 12, 32, steps=9, sentence_pairs=pairs, accumulation=3)
+    whole = batches_of(MaskedLMBatches, corpus, 12, 32, steps=9, sentence_pairs=pairs)
+    parts = batches_of(MaskedLMBatches, corpus, 12, 32, steps=9, sentence_pairs=pairs, accumulation=3)
     assert len(parts) == 27 and parts.rows == 4 and parts.tokens_per_step == 128
     for step in (0, 13, 26, 25):
         x, y, weight = whole[step // 3]
@@ -184,7 +185,7 @@ def test_accumulation_slices_the_large_batch(corpus, pairs):
 
 def test_the_template_is_the_tokenizers(byte_bpe, documents, tmp_path):
     corpus = Corpus.write(tmp_path, documents, byte_bpe)
-    x, y, _ = MaskedLMBatches.from_settings(corpus, 4, 24, steps=2, sentence_pairs=True)[1]
+    x, y, _ = batches_of(MaskedLMBatches, corpus, 4, 24, steps=2, sentence_pairs=True)[1]
     for ids, length in zip(original(x, y), x["lengths"], strict=True):
         ends = np.flatnonzero(ids[:length] == byte_bpe.sep_id)
         assert ids[0] == byte_bpe.cls_id and len(ends) == 3 and ends[1] == ends[0] + 1 and ends[2] == length - 1
@@ -205,7 +206,7 @@ def test_left_padding(documents, wordpiece, tmp_path):
 
 
 def test_whole_words_are_whole(corpus, wordpiece):
-    x, y, weight = MaskedLMBatches.from_settings(corpus, 64, 32, steps=1, whole_words=True)[0]
+    x, y, weight = batches_of(MaskedLMBatches, corpus, 64, 32, steps=1, whole_words=True)[0]
     for ids, positions in zip(original(x, y), x["masked_positions"], strict=True):
         masked = set(positions[positions >= 0].tolist())
         for position in masked:
@@ -217,7 +218,7 @@ def test_whole_words_are_whole(corpus, wordpiece):
 
 
 def test_max_predictions_and_rate(corpus):
-    x, _, weight = MaskedLMBatches.from_settings(corpus, 8, 32, steps=1, mask_rate=0.5, max_predictions=7)[0]
+    x, _, weight = batches_of(MaskedLMBatches, corpus, 8, 32, steps=1, mask_rate=0.5, max_predictions=7)[0]
     assert x["masked_positions"].shape == (8, 7)
     assert weight.sum(axis=1).tolist() == num_to_predict(x["lengths"], 0.5, 7).tolist()
     assert MaskedLMBatches(corpus, 8, 128, steps=1).max_predictions == 19
@@ -225,11 +226,11 @@ def test_max_predictions_and_rate(corpus):
 
 def test_a_resume_at_step_a_million_takes_milliseconds(corpus):
     options = {"steps": 2_000_000, "sentence_pairs": True, "whole_words": True}
-    MaskedLMBatches.from_settings(corpus, 32, 128, **options)
+    batches_of(MaskedLMBatches, corpus, 32, 128, **options)
     spent = []
     for _ in range(5):
         start = time.process_time()
-        batches = MaskedLMBatches.from_settings(Corpus.open(corpus.folder), 32, 128, **options).starting_at(1_000_000)
+        batches = batches_of(MaskedLMBatches, Corpus.open(corpus.folder), 32, 128, **options).starting_at(1_000_000)
         batch = batches[0]
         spent.append(time.process_time() - start)
     assert batch[0]["token_ids"].shape == (32, 128)
@@ -239,8 +240,8 @@ def test_a_resume_at_step_a_million_takes_milliseconds(corpus):
 def test_recipe(corpus):
     first = MaskedLMBatches(corpus, 8, 32, steps=10)
     assert first.recipe() == MaskedLMBatches(corpus, 8, 32, steps=99).recipe()
-    for change in ({"seed": 1}, {"mask_rate": 0.2}, {"whole_words": True}, {"accumulation": 2}, {"dupe_factor": 1}):
-        assert MaskedLMBatches.from_settings(corpus, 8, 32, steps=10, **change).recipe() != first.recipe()
+    for change in ({"seed": 1}, {"mask_rate": 0.2}, {"whole_words": True}, {"accumulation": 2}, {"static_masks": True}):
+        assert batches_of(MaskedLMBatches, corpus, 8, 32, steps=10, **change).recipe() != first.recipe()
     assert first.recipe()["corpus"] == corpus.fingerprint
 
 
@@ -250,7 +251,7 @@ def test_recipe(corpus):
         ({"length": 2}, "`length` must leave space.*Received: 2. Use at least 3"),
         ({"length": 4, "sentence_pairs": True}, "`length` must leave space"),
         ({"mask_rate": 15}, "masking rate must be above 0 and below 1"),
-        ({"dupe_factor": 0}, "must be at least 1"),
+        ({"dupe_factor": 0, "sentence_pairs": True}, "must be at least 1"),
         ({"shares": (0.8, 0.3)}, "`shares` must be two non-negative numbers"),
         ({"shares": (1.0,)}, "`shares` must be two non-negative numbers"),
         ({"shares": (float("nan"), 0.0)}, "`shares` must be two non-negative numbers"),
@@ -261,7 +262,7 @@ def test_recipe(corpus):
         ({"ngrams": 0}, "`ngrams` must be the largest n .at least 1.*Received: 0"),
         ({"ngrams": (0.5, -0.5, 1.0)}, "`ngrams` must be"),
         ({"ngrams": ()}, "`ngrams` must be"),
-        ({"short_sequence_rate": 10}, "`short_sequence_rate` must be between 0 and 1"),
+        ({"short_sequence_rate": 10, "sentence_pairs": True}, "`short_sequence_rate` must be between 0 and 1"),
         ({"seed": -1, "sentence_pairs": True, "dupe_factor": 3}, "`seed` must be an integer of at least 0"),
         ({"max_predictions": -1}, "must be at least 1"),
         ({"max_predictions": 0}, "must be at least 1"),
@@ -273,13 +274,13 @@ def test_recipe(corpus):
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        MaskedLMBatches.from_settings(corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
+        batches_of(MaskedLMBatches, corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.8, 0.2), (0.8, 0.0), (0.0, 0.2), (0.0, 0.0)])
 def test_masks_of_the_ablation(corpus, shares):
     """Table 8 of BERT's paper: mask, keep, random."""
-    x, y, weight = MaskedLMBatches.from_settings(corpus, 256, 64, shares=shares)[0]
+    x, y, weight = batches_of(MaskedLMBatches, corpus, 256, 64, shares=shares)[0]
     shown = np.take_along_axis(x["token_ids"], np.maximum(x["masked_positions"], 0), axis=1)[weight > 0]
     size, total = corpus.tokenizer_info["vocabulary_size"], len(shown)
     random = 1 - sum(shares)
@@ -292,7 +293,7 @@ def test_the_unknown_token_is_no_rare_token(documents, wordpiece, tmp_path):
     text = [*documents, "§ § ¶."]  # nothing that the tokenizer knows
     corpus = Corpus.write(tmp_path, text, wordpiece)
     assert 0 < corpus.counts()[wordpiece.unk_id] < 5
-    batches = MaskedLMBatches.from_settings(corpus, 8, 32, rare_exponent=0.7)
+    batches = batches_of(MaskedLMBatches, corpus, 8, 32, rare_exponent=0.7)
     assert not any((y[weight > 0] == wordpiece.unk_id).any() for _, y, weight in batches)
 
 
@@ -326,7 +327,7 @@ def test_a_full_row_of_a_whole_batch_is_passed_over():
 
 
 def test_packed_rows_spare_the_first_token_of_every_sequence(corpus):
-    x, _, _ = MaskedLMBatches.from_settings(corpus, 64, 64, rows="packed", rule="xlm", mask_rate=0.9)[0]
+    x, _, _ = batches_of(MaskedLMBatches, corpus, 64, 64, rows="packed", rule="xlm", mask_rate=0.9)[0]
     assert x["sequence_ids"].max() > 1
     firsts = np.take_along_axis(x["position_ids"], np.maximum(x["masked_positions"], 0), axis=1) == 0
     assert not firsts[x["masked_positions"] >= 0].any()

@@ -17,6 +17,7 @@ from kerasbert.data import (
     mixing_rates,
 )
 from kerasbert.data.batches.mixtures import mixed_documents
+from tests.data.batches.objects import batches_of
 
 from ..conftest import make_documents
 from .test_batches import same, sliced
@@ -81,7 +82,8 @@ def test_documents_for_a_vocabulary():
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory, wordpiece):
     return {
-        name: MaskedLMBatches.from_settings(
+        name: batches_of(
+            MaskedLMBatches,
             Corpus.write(tmp_path_factory.mktemp(name) / name, make_documents(seed, size), wordpiece),
             *(5, 24),
             rows="stream",
@@ -175,7 +177,7 @@ def test_text_to_text_tasks_beside_denoising(t5, tmp_path):
     sources = [f"copy {letter}" for letter in targets]
     task = Seq2SeqBatches(sources, targets, t5, batch_size=4, layout=Seq2SeqLayout(40, 40))
     length, target_length = task.shapes[0]
-    denoise = DenoisingBatches.from_settings(corpus, 4, length, target_length=target_length)
+    denoise = batches_of(DenoisingBatches, corpus, 4, length, target_length=target_length)
     mixture = MixtureBatches({"c4": denoise, "copy": task}, {"c4": 3, "copy": 1}, batch_size=8, steps=20)
     seen = Counter()
     for step, (x, y, _) in enumerate(mixture):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
+from tests.data.batches.objects import batches_of
 
 from .test_batches import same, sliced
 
@@ -111,7 +112,7 @@ def test_sizes_of_the_paper(corpus):
 
 
 def test_without_a_first_part_rows_lie_side_by_side(corpus):
-    batches = PermutationLMBatches.from_settings(corpus, 6, 20, reuse_length=0, accumulation=2, max_predictions=4)
+    batches = batches_of(PermutationLMBatches, corpus, 6, 20, reuse_length=0, accumulation=2, max_predictions=4)
     x, y, weight = batches[3]
     assert "stream_start" not in x and y.shape == (3, 4)
     np.testing.assert_allclose(x["loss_normalizer"], sum(batches[i][2].sum() for i in (2, 3)) / 6, rtol=1e-6)
@@ -138,15 +139,15 @@ def test_documents_end_with_eod(documents, tmp_path):
 
 def test_replay_resume_shards(corpus):
     options = dict(steps=3000, seed=4, bidirectional_data=True, whole_words=True, permutation_size=16)
-    batches = PermutationLMBatches.from_settings(corpus, 6, LENGTH, **options)
-    again = PermutationLMBatches.from_settings(Corpus.open(corpus.folder), 6, LENGTH, **{**options, "steps": 2500})
+    batches = batches_of(PermutationLMBatches, corpus, 6, LENGTH, **options)
+    again = batches_of(PermutationLMBatches, Corpus.open(corpus.folder), 6, LENGTH, **{**options, "steps": 2500})
     for step in (2000, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
         for index in range(3):
             same(again.shard(index, 3)[step], sliced(batches[step], 2 * index, 2 * index + 2))
     assert batches.recipe() == again.recipe()
-    other = PermutationLMBatches.from_settings(corpus, 6, LENGTH, **{**options, "seed": 5})
+    other = batches_of(PermutationLMBatches, corpus, 6, LENGTH, **{**options, "seed": 5})
     assert (other[3][0]["query_ranks"] != batches[3][0]["query_ranks"]).any() and other.recipe() != batches.recipe()
     # A second pass reads the same first parts, in other orders.
     one, two = batches[1][0], batches[1 + batches.steps_per_pass][0]
@@ -171,7 +172,7 @@ def test_replay_resume_shards(corpus):
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        PermutationLMBatches.from_settings(corpus, **{"batch_size": 4, "length": 64, **options})
+        batches_of(PermutationLMBatches, corpus, **{"batch_size": 4, "length": 64, **options})
 
 
 def test_bad_corpora(corpus, documents, tmp_path):

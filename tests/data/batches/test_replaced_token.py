@@ -6,6 +6,7 @@ import pytest
 from kerasbert.data import ReplacedTokenBatches
 from kerasbert.data.noise.masking import draw_tokens
 from kerasbert.data.sampling import DYNAMIC, row_draws
+from tests.data.batches.objects import batches_of
 
 from .test_batches import same, sliced
 
@@ -23,12 +24,12 @@ def shown(x, y, mask_id):
     ("length", "rate", "slots"), [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (4, 0.15, 1)]
 )
 def test_slots_of_the_official_code(corpus, length, rate, slots):
-    assert ReplacedTokenBatches.from_settings(corpus, 2, length, mask_rate=rate).max_predictions == slots
+    assert batches_of(ReplacedTokenBatches, corpus, 2, length, mask_rate=rate).max_predictions == slots
 
 
 @pytest.mark.parametrize("with_replacement", [False, True])
 def test_contract(corpus, wordpiece, with_replacement):
-    batches = ReplacedTokenBatches.from_settings(corpus, 64, 48, steps=20, with_replacement=with_replacement)
+    batches = batches_of(ReplacedTokenBatches, corpus, 64, 48, steps=20, with_replacement=with_replacement)
     masks, keeps, doubles = [], [], 0
     for x, y, weight in batches:
         assert x["masked_positions"].shape == y["tokens"].shape == (64, 7) and set(y) == {"tokens"}
@@ -51,20 +52,20 @@ def test_contract(corpus, wordpiece, with_replacement):
 
 
 def test_deberta_masks_every_slot(corpus, wordpiece):
-    x, y, _ = ReplacedTokenBatches.from_settings(corpus, 64, 48, mask_share=1.0)[0]
+    x, y, _ = batches_of(ReplacedTokenBatches, corpus, 64, 48, mask_share=1.0)[0]
     assert shown(x, y, wordpiece.mask_id) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("with_replacement", [False, True])
 def test_replay_resume_shards_and_accumulation(corpus, with_replacement):
     options = dict(steps=3000, seed=4, with_replacement=with_replacement)
-    batches = ReplacedTokenBatches.from_settings(corpus, 6, 32, **options)
-    same(batches[2000], ReplacedTokenBatches.from_settings(corpus, 6, 32, **options).starting_at(2000)[0])
+    batches = batches_of(ReplacedTokenBatches, corpus, 6, 32, **options)
+    same(batches[2000], batches_of(ReplacedTokenBatches, corpus, 6, 32, **options).starting_at(2000)[0])
     same(batches.shard(1, 3)[7], sliced(batches[7], 2, 4))
-    parts = ReplacedTokenBatches.from_settings(corpus, 6, 32, **options, accumulation=2)
+    parts = batches_of(ReplacedTokenBatches, corpus, 6, 32, **options, accumulation=2)
     for name in ("tokens", "replaced"):
         assert parts[7][0]["loss_normalizer"][name][0] == pytest.approx(batches[3][2][name].sum() / 6)
-    assert batches.recipe()["with_replacement"] is with_replacement
+    assert batches.recipe()["noise"]["class"] == ("TokensWithReplacement" if with_replacement else "Tokens")
 
 
 def test_draws_with_replacement_are_uniform():
@@ -90,13 +91,10 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
         (dict(mask_share=1.5), "`mask_share` must be between 0 and 1"),
         (dict(sentence_pairs=True), "no sentence-pair label"),
         (dict(rows="sentence_order"), "no sentence-pair label"),
-        (dict(with_replacement=True, whole_words=True), "Received: with_replacement and whole_words. Choose one"),
-        (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: with_replacement and ngrams, rule"),
         (dict(max_predictions=0), "must be at least 1"),
-        (dict(shares=(0.5, 0.5)), "Received: `shares` as well. Use only `mask_share`"),
         (dict(mask_rate=1.0), "masking rate must be above 0"),
     ],
 )
 def test_bad_input(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        ReplacedTokenBatches.from_settings(corpus, 4, 32, **options)
+        batches_of(ReplacedTokenBatches, corpus, 4, 32, **options)

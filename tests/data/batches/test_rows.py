@@ -5,6 +5,7 @@ import pytest
 
 from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer
 from kerasbert.data.corpus.packing import segment_pairs, sentence_blocks
+from tests.data.batches.objects import batches_of
 
 from ..conftest import make_documents
 from .test_batches import same, sliced
@@ -47,9 +48,9 @@ def test_blocks_of_whole_lines(sizes, separators, complete, within):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_replay_resume_shards_and_accumulation(corpus, form):
-    batches = MaskedLMBatches.from_settings(corpus, 6, 32, steps=300, seed=4, **form)
-    again = MaskedLMBatches.from_settings(Corpus.open(corpus.folder), 6, 32, steps=250, seed=4, **form)
-    parts = MaskedLMBatches.from_settings(corpus, 6, 32, steps=250, seed=4, accumulation=2, **form)
+    batches = batches_of(MaskedLMBatches, corpus, 6, 32, steps=300, seed=4, **form)
+    again = batches_of(MaskedLMBatches, Corpus.open(corpus.folder), 6, 32, steps=250, seed=4, **form)
+    parts = batches_of(MaskedLMBatches, corpus, 6, 32, steps=250, seed=4, accumulation=2, **form)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
@@ -63,7 +64,7 @@ def test_replay_resume_shards_and_accumulation(corpus, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_end_of_a_pass_is_padding_that_weighs_nothing(corpus, form):
-    batches = MaskedLMBatches.from_settings(corpus, 1000, 32, **form)
+    batches = batches_of(MaskedLMBatches, corpus, 1000, 32, **form)
     x, y, weight = batches[len(batches) - 1]
     missing = len(batches) * 1000 - batches.num_rows
     weights = weight["tokens"] if isinstance(weight, dict) else weight
@@ -105,7 +106,7 @@ def test_chunks_that_are_short_or_half_unknown_are_left_out(tmp_path, wordpiece)
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 def test_rows_of_whole_lines(roberta_corpus, kind):
     info, limit = roberta_corpus.tokenizer_info, 30
-    batches = MaskedLMBatches.from_settings(roberta_corpus, 7, limit + 1, rows=kind, rule="roberta")
+    batches = batches_of(MaskedLMBatches, roberta_corpus, 7, limit + 1, rows=kind, rule="roberta")
     rows = [row[:n].tolist() for x, y, _ in batches for row, n in zip(original(x, y), x["lengths"], strict=True) if n]
     expected, block = [], []
 
@@ -128,7 +129,7 @@ def test_rows_of_whole_lines(roberta_corpus, kind):
 
 
 def test_a_stream_has_an_end_behind_every_line(corpus, wordpiece):
-    batches = MaskedLMBatches.from_settings(corpus, 7, 16, rows="stream", rule="xlm", language=2)
+    batches = batches_of(MaskedLMBatches, corpus, 7, 16, rows="stream", rule="xlm", language=2)
     rows = []
     for x, y, _ in batches:
         assert (x["language_ids"] == 2).all() and (x["masked_positions"] != 0).all()
@@ -138,7 +139,7 @@ def test_a_stream_has_an_end_behind_every_line(corpus, wordpiece):
 
 
 def test_packed_rows(corpus, wordpiece):
-    batches = MaskedLMBatches.from_settings(corpus, 5, 40, rows="packed", rule="modernbert", mask_rate=0.3)
+    batches = batches_of(MaskedLMBatches, corpus, 5, 40, rows="packed", rule="modernbert", mask_rate=0.3)
     found, used = [], 0
     for x, y, _ in batches:
         assert "lengths" not in x and "padding_mask" not in x
@@ -166,7 +167,7 @@ def test_packed_rows(corpus, wordpiece):
 
 
 def test_sentence_order_swaps_half_of_the_pairs(corpus):
-    batches = MaskedLMBatches.from_settings(corpus, 16, 40, steps=40, rows="sentence_order", short_sequence_rate=0.0)
+    batches = batches_of(MaskedLMBatches, corpus, 16, 40, steps=40, rows="sentence_order", short_sequence_rate=0.0)
     documents = [sum(document, []) for document in texts_of(corpus)]
     joined = [" ".join(map(str, document)) for document in documents]
     labels = []
@@ -224,14 +225,14 @@ def test_pairs_of_natural_sentences():
 
 def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
     corpus = Corpus.write(tmp_path, documents, unigram)
-    batches = MaskedLMBatches.from_settings(corpus, 4, 32, ngrams=3)
+    batches = batches_of(MaskedLMBatches, corpus, 4, 32, ngrams=3)
     starts = batches._vocabulary.albert_word_starts
     assert starts[unigram.id(".")] and starts[[t.startswith("▁") for t in unigram.tokens]].all()
     assert not starts[[t.isalpha() and t.isascii() for t in unigram.tokens]].any()
     for x, _, _ in batches:
         used = (x["masked_positions"] >= 0).sum(axis=1)
         assert (used <= 5).all() and used[x["lengths"] > 20].mean() > 3
-    deberta = MaskedLMBatches.from_settings(corpus, 4, 32, ngrams=3, rule="deberta")._vocabulary.word_starts
+    deberta = batches_of(MaskedLMBatches, corpus, 4, 32, ngrams=3, rule="deberta")._vocabulary.word_starts
     np.testing.assert_array_equal(deberta, unigram.word_starts)
     assert not deberta[unigram.id(".")]
 
@@ -244,7 +245,7 @@ def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
         ({"rows": "stream", "length": 1}, "`length` must be at least 2"),
         ({"rows": "packed", "length": 2}, "`length` must leave space"),
         ({"rows": "sentence_order", "length": 4}, "`length` must leave space"),
-        ({"lone_sentences": "drop"}, "`lone_sentences` must be"),
+        ({"rows": "sentence_order", "lone_sentences": "drop"}, "`lone_sentences` must be"),
         ({"rare_exponent": 0.5, "whole_words": True}, "cannot be combined with `whole_words` or `ngrams`"),
         ({"mask_rate": 0}, "masking rate must be above 0"),
         ({"mask_rate": 1}, "masking rate must be above 0"),
@@ -252,7 +253,7 @@ def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        MaskedLMBatches.from_settings(corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
+        batches_of(MaskedLMBatches, corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
 
 
 def test_documents_too_short_for_pairs(tmp_path, wordpiece):
@@ -262,9 +263,9 @@ def test_documents_too_short_for_pairs(tmp_path, wordpiece):
         with pytest.raises(ValueError, match="Pairs need documents of at least two sentences"):
             MaskedLMBatches(lone, 2, 32, rows=rows)
     with pytest.raises(ValueError, match="must come from another document"):
-        MaskedLMBatches.from_settings(single, 2, 32, sentence_pairs=True)
+        batches_of(MaskedLMBatches, single, 2, 32, sentence_pairs=True)
     assert len(MaskedLMBatches(single, 2, 32, rows="sentence_order")) == 1
     # Two sentences, but either fills a row: no chunk has two.
     long = Corpus.write(tmp_path / "long", [" ".join(["sentence"] * 30) + "\n" + " ".join(["another"] * 30)], wordpiece)
     with pytest.raises(ValueError, match="The text is too short to produce a row of this kind"):
-        MaskedLMBatches.from_settings(long, 2, 16, rows="sentence_order", short_sequence_rate=0.0)
+        batches_of(MaskedLMBatches, long, 2, 16, rows="sentence_order", short_sequence_rate=0.0)

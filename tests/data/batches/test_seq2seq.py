@@ -129,31 +129,3 @@ def test_bad_input(arguments, message):
         Seq2SeqBatches(**arguments)
     with pytest.raises(ValueError, match="`num_buckets` must be at least 1. Received: 0"):
         Seq2SeqLayout(num_buckets=0)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (dict(length=20, num_buckets=2), dict(layout=Seq2SeqLayout(20, num_buckets=2))),
-        (dict(target_length=3, start_id=4, end_id=1), dict(layout=Seq2SeqLayout(None, 3, start_id=4, end_id=1))),
-        (dict(shuffle=False, end_id=None), dict(layout=Seq2SeqLayout(end_id=None), seed=None)),
-        (dict(shuffle=True, num_buckets=3), dict(layout=Seq2SeqLayout(num_buckets=3))),
-    ],
-)
-def test_the_keywords_of_version_0_1_give_the_same_batches(old, new):
-    ours = Seq2SeqBatches(*pairs(), batch_size=4, steps=30, **new)
-    with pytest.warns(DeprecationWarning, match=next(iter(old))):
-        theirs = Seq2SeqBatches(*pairs(), batch_size=4, steps=30, **old)
-    assert ours.recipe() == theirs.recipe() and ours.shuffle == theirs.shuffle
-    for step in range(30):
-        (x, *rest), (expected, *others) = ours[step], theirs[step]
-        for one, other in zip([*x.values(), *rest], [*expected.values(), *others], strict=True):
-            np.testing.assert_array_equal(one, other)
-    assert x.keys() == expected.keys()
-
-
-def test_unknown_keywords_and_two_layouts():
-    with pytest.raises(TypeError, match="no argument 'lenght'"):
-        Seq2SeqBatches([[1]], [[1]], lenght=3)
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="`layout` replaces length"):
-        Seq2SeqBatches([[1]], [[1]], layout=Seq2SeqLayout(3), length=3)

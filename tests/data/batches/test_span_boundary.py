@@ -5,6 +5,7 @@ import pytest
 
 from kerasbert.data import Corpus, SpanMaskBatches
 from kerasbert.data.corpus.packing import whole_sentences
+from tests.data.batches.objects import batches_of
 
 from .test_batches import same, sliced
 
@@ -20,7 +21,7 @@ def original(x, tokens):
 
 @pytest.mark.parametrize("scheme", ["spans", "words", "pieces"])
 def test_contract(corpus, wordpiece, scheme):
-    batches = SpanMaskBatches.from_settings(corpus, 6, 32, steps=20, scheme=scheme)
+    batches = batches_of(SpanMaskBatches, corpus, 6, 32, steps=20, scheme=scheme)
     for step in (0, 7, 19):
         x, y, weight = batches[step]
         keys = {"token_ids": (6, 32), "lengths": (6,)}
@@ -92,7 +93,7 @@ def test_sentences_that_are_too_long_end_a_row():
 def test_phrases_of_the_corpus_are_masked(corpus):
     """Every other piece of five tokens is a phrase; with share 1 nothing else is masked where they suffice."""
     phrases = np.stack([np.arange(0, corpus.num_tokens - 5, 10), np.arange(5, corpus.num_tokens, 10)], axis=1)
-    batches = SpanMaskBatches.from_settings(corpus, 8, 64, steps=5, phrases=phrases, phrase_share=1.0)
+    batches = batches_of(SpanMaskBatches, corpus, 8, 64, steps=5, phrases=phrases, phrase_share=1.0)
     plan = np.asarray(batches._layout.plan)
     texts = {tuple(corpus.tokens[start : start + size].tolist()): start for start, size in plan.tolist()}
     checked = 0
@@ -107,7 +108,7 @@ def test_phrases_of_the_corpus_are_masked(corpus):
 
 
 def test_chunks_hold_all_of_the_text(corpus):
-    batches = SpanMaskBatches.from_settings(corpus, 50, 20, whole_sentences=False)
+    batches = batches_of(SpanMaskBatches, corpus, 50, 20, whole_sentences=False)
     assert sum(int((x["lengths"] - 2 * (x["lengths"] > 0)).sum()) for x, _, _ in batches) == corpus.num_tokens
 
 
@@ -133,4 +134,4 @@ def test_without_boundary_terms_it_is_a_masked_lm_batch(corpus):
 )
 def test_bad_input(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        SpanMaskBatches.from_settings(corpus, 4, **{"length": 32, **options})
+        batches_of(SpanMaskBatches, corpus, 4, **{"length": 32, **options})

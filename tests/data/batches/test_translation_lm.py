@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, Tokenizer, TranslationLMBatches, parallel_documents
+from tests.data.batches.objects import batches_of
 
 from .test_batches import same, sliced
 from .test_masked_lm import original
@@ -50,7 +51,7 @@ def pairs_of(x, y, boundary):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pass_holds_every_pair(corpus, form):
-    batches = TranslationLMBatches.from_settings(corpus, 7, 80, languages=(3, 5), **form)
+    batches = batches_of(TranslationLMBatches, corpus, 7, 80, languages=(3, 5), **form)
     found = [pair for x, y, _ in batches for pair in pairs_of(x, y, corpus.tokenizer_info["sep_id"])]
     encoded = [corpus.tokenizer().encode(side, add_special_tokens=False) for side in (SOURCES, TARGETS)]
     expected = [(a.tolist(), b.tolist(), (3, 5)) for a, b in zip(*encoded, strict=True)]
@@ -62,8 +63,8 @@ def test_a_pass_holds_every_pair(corpus, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_replay_resume_and_shards(corpus, form):
-    batches = TranslationLMBatches.from_settings(corpus, 6, 48, steps=300, seed=4, **form)
-    again = TranslationLMBatches.from_settings(Corpus.open(corpus.folder), 6, 48, steps=250, seed=4, **form)
+    batches = batches_of(TranslationLMBatches, corpus, 6, 48, steps=300, seed=4, **form)
+    again = batches_of(TranslationLMBatches, Corpus.open(corpus.folder), 6, 48, steps=250, seed=4, **form)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
@@ -115,7 +116,7 @@ def test_long_pairs_lose_the_end_of_the_longer_half(corpus):
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        TranslationLMBatches.from_settings(corpus, **{"batch_size": 4, "length": 48, **options})
+        batches_of(TranslationLMBatches, corpus, **{"batch_size": 4, "length": 48, **options})
 
 
 def test_text_without_translations(corpus, tmp_path):

@@ -7,6 +7,7 @@ from kerasbert.data import MaskedLMBatches
 from kerasbert.data.batches.replaced_token import ReplacedTokenBatches
 from kerasbert.data.corpus import segments
 from kerasbert.data.sampling import PLAN, Uniform
+from tests.data.batches.objects import batches_of
 
 from ..batches.test_batches import same, sliced
 
@@ -78,7 +79,7 @@ def test_a_tenth_is_one_segment_and_the_first_holds_half():
 
 
 def test_rows_of_segments(corpus, wordpiece):
-    batches = MaskedLMBatches.from_settings(corpus, 64, 32, seed=5, rows="segments", mask_rate=0.01)
+    batches = batches_of(MaskedLMBatches, corpus, 64, 32, seed=5, rows="segments", mask_rate=0.01)
     starts = np.append(corpus.sequence_starts, corpus.num_tokens)
     lines = {tuple(corpus.tokens[a:b].tolist()) for a, b in zip(starts[:-1], starts[1:], strict=True)}
     singles, full = 0, 0
@@ -101,10 +102,10 @@ def test_rows_of_segments(corpus, wordpiece):
 
 def test_replay_resume_shards_and_accumulation(corpus):
     form = dict(length=32, steps=200, seed=4, rows="segments")
-    batches = ReplacedTokenBatches.from_settings(corpus, 6, **form)
-    parts = ReplacedTokenBatches.from_settings(corpus, 6, accumulation=2, **form)
+    batches = batches_of(ReplacedTokenBatches, corpus, 6, **form)
+    parts = batches_of(ReplacedTokenBatches, corpus, 6, accumulation=2, **form)
     for step in (150, 3):
-        same(batches[step], ReplacedTokenBatches.from_settings(corpus, 6, **form).starting_at(step)[0])
+        same(batches[step], batches_of(ReplacedTokenBatches, corpus, 6, **form).starting_at(step)[0])
         same(batches.shard(1, 3)[step], sliced(batches[step], 2, 4))
         micro = parts[2 * step + 1]
         del micro[0]["loss_normalizer"]

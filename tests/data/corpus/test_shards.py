@@ -16,6 +16,7 @@ from kerasbert.data.corpus.megatron import PairWriter
 from kerasbert.data.corpus.parts import Assembly
 from kerasbert.data.corpus.shards import Selection
 from kerasbert.data.corpus.writing import encoded_batches, token_dtype
+from tests.data.batches.objects import batches_of
 from tests.data.batches.test_golden_batches import CASES, arrays, digest, documents
 
 pytestmark = pytest.mark.one_backend
@@ -101,7 +102,7 @@ def test_batches_do_not_depend_on_the_number_of_shards(corpora, case):
     cls, seed = getattr(kerasbert.data, name), {} if name == "StreamBatches" else {"seed": 3}
 
     def made(corpus):
-        return getattr(cls, "from_settings", cls)(corpus, 6, 40, steps=9, **seed, **settings)
+        return batches_of(cls, corpus, 6, 40, steps=9, **seed, **settings)
 
     assert len({digest(made(corpus)) for corpus in corpora[kind][:2]}) == 1
 
@@ -113,7 +114,7 @@ def test_a_corpus_of_one_block_has_the_batches_of_a_corpus_in_one_file(corpora, 
     sharded = write_sharded(tmp_path / "sharded", texts, tokenizers["roberta"], 4, block_documents=40)
     for rows in ("full_sentences", "packed", "segments", "segment_pairs"):
         made = [
-            MaskedLMBatches.from_settings(c, 8, 40, seed=1, steps=5, rows=rows, dupe_factor=1) for c in (whole, sharded)
+            batches_of(MaskedLMBatches, c, 8, 40, seed=1, steps=5, rows=rows, dupe_factor=1) for c in (whole, sharded)
         ]
         assert digest(made[0]) == digest(made[1]), rows
 
@@ -253,7 +254,7 @@ def test_damage_is_found_before_a_plan_is_built(sharded):
     (sharded / "shard-00001.bin").write_bytes(data)
     corpus = Corpus.open(sharded)
     with pytest.raises(ValueError, match="shard-00001.bin is damaged: its digest differs"):
-        MaskedLMBatches.from_settings(corpus, 4, 24, rows="packed")
+        batches_of(MaskedLMBatches, corpus, 4, 24, rows="packed")
     assert not (sharded / "plans").exists()
 
 

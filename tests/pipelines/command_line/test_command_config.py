@@ -11,6 +11,7 @@ from pipelines.finetune import main as finetune
 from pipelines.pretrain import main as main_of_pretrain
 from pipelines.pretrain import pretrain
 from pipelines.reading.labelled import Columns
+from pipelines.recipes import tree
 from pipelines.recipes.recipe import all_recipes, find_recipe, read_recipe
 from tests.pipelines.conftest import SETTINGS
 
@@ -50,13 +51,15 @@ def test_the_command_line_wins(parsed, line):
 
 
 def test_settings_of_a_recipe_are_added_to_those_of_the_file(parsed):
-    yaml = "corpus: c\nrun: r\nrecipe: bert.base\nset:\n  steps: 10\n  config: {num_layers: 4}\n  languages: [a, b]\n"
+    yaml = (
+        "corpus: c\nrun: r\nrecipe: bert.base\nset:\n  steps: 10\n  model: {num_layers: 4}\n  data: {names: [a, b]}\n"
+    )
     found = parsed(main_of_pretrain, yaml, "bert.tiny", "--set", "steps=20", "learning_rate=1e-3")
-    settings = ("steps=10", "config.num_layers=4", "languages=['a', 'b']", "steps=20", "learning_rate=1e-3")
+    settings = ("steps=10", "model.num_layers=4", "data.names=['a', 'b']", "steps=20", "learning_rate=1e-3")
     assert (found["recipe"], found["corpus"], found["run"]) == ("bert.tiny", ("c",), Path("r"))
     assert found["set"] == settings
     assert parsed(main_of_pretrain, yaml, "--set=steps=20")["set"] == (*settings[:3], "steps=20")
-    assert find_recipe("xlm.tiny").with_settings(settings[:1] + settings[2:]).languages == ("a", "b")
+    assert find_recipe("xlm.tiny").with_settings(settings[:1] + settings[2:]).data.names == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,7 @@ def test_one_file_is_read(tmp_path):
 def test_every_recipe_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "recipe.json"
     for name, recipe in all_recipes().items():
-        path.write_text(json.dumps({"recipe": vars(recipe())}))
+        path.write_text(json.dumps({"recipe": tree.written(recipe())}))
         assert read_recipe(path) == recipe(), name
 
 
@@ -152,8 +155,10 @@ def test_a_run_is_repeated_from_its_recipe(finished_run, corpora, tmp_path):
     [
         ("{", "recipe.json must be a recipe that pretrain wrote. It cannot be read: Expecting"),
         ("{}", "It cannot be read: 'recipe'"),
-        ('{"recipe": {"stpes": 3}}', r"It cannot be read: a recipe has no 'stpes'. Did you mean steps\?"),
-        ('{"recipe": {"steps": 3}}', "missing 5 required positional arguments"),
+        ('{"recipe": {"class": "Recipe", "modle": 3}}', r"It cannot be read: `recipe` has .*modle. Did you mean model"),
+        ('{"recipe": {"class": "Recipe", "name": "x"}}', "needs model and data and phases and optimizer"),
+        ('{"recipe": {"class": "Path"}}', "`recipe` must be one of Recipe. Received: 'Path'"),
+        ('{"recipe": {"steps": 3}}', "it is of an earlier version of kerasbert"),
     ],
 )
 def test_other_files_are_no_recipes(tmp_path, stored, message):

@@ -188,10 +188,10 @@ def test_values_may_follow_options(arguments, model, texts, top):
 def test_several_values_of_an_option_stay_with_it():
     from pipelines.pretrain import main
 
-    arguments = ["--set", "steps=3", "config.num_layers=2", "--corpus=a", "b", "--run", "r"]
+    arguments = ["--set", "steps=3", "model.num_layers=2", "--corpus=a", "b", "--run", "r"]
     found = main.parse(["bert.tiny", *arguments], "kerasbert pretrain")
     assert found["recipe"] == "bert.tiny" and found["corpus"] == ("a", "b")
-    assert found["set"] == ("steps=3", "config.num_layers=2")
+    assert found["set"] == ("steps=3", "model.num_layers=2")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ def test_a_folder(tmp_path, tokenizer_folder, capsys):
 def test_a_recipe(capsys):
     found = info("bert.base", dtypes=FLOAT32)
     run = found["run"]
-    assert (run["objective"], run["batches"], run["updates"]) == ("MaskedLM", "MaskedLMBatches", 1_000_000)
+    assert (run["objective"], run["updates"]) == ("MaskedLM", 1_000_000)
+    assert run["data"] == "MaskedLMData(rows=SegmentPairs, static_masks=10)"
+    assert run["recipe"]["optimizer"]["schedule"]["warmup"] == 10_000
     assert [(part["rows"], part["length"], part["updates"]) for part in run["phases"]] == [
         (256, 128, 900_000), (256, 512, 100_000),
     ]  # fmt: skip
@@ -83,7 +85,7 @@ def test_a_recipe(capsys):
     assert run["operations"] > 6 * 85_054_464 * run["tokens"] * 0.9
     printed = capsys.readouterr().out
     assert "42.6 Gtokens" in printed or "42.6 G" in printed
-    changed = info("bert.tiny", set=("steps=10", "batch_size=4", "schedule.warmup=1"), dtypes=FLOAT32)
+    changed = info("bert.tiny", set=("steps=10", "batch_size=4", "warmup=1"), dtypes=FLOAT32)
     assert changed["run"]["tokens"] == 10 * 4 * 64
 
 

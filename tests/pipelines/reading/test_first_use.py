@@ -32,7 +32,7 @@ def test_learning_rates(rate):
 
 
 def test_a_long_warmup_names_the_setting_of_a_recipe():
-    with pytest.raises(ValueError, match="A tenth of the run is 6; the warm-up of a recipe is `schedule.warmup`"):
+    with pytest.raises(ValueError, match="A tenth of the run is 6; the warm-up of a recipe is set by --set warmup=N"):
         WarmupDecay(1e-4, 100, 60)
 
 

@@ -71,9 +71,7 @@ def test_what_cannot_be_drawn_says_why():
 
 @pytest.mark.parametrize("recipe", ["bert.base", "roberta.base", "modernbert.base", "t5.base", "gpt.base"])
 def test_the_picture_is_the_first_batch_of_a_run(recipe):
-    chosen = find_recipe(recipe).with_settings(
-        ["data.sentence_pairs=false", "objective_options.sentence_pair=false"][: 2 * (recipe == "bert.base")]
-    )
+    chosen = find_recipe(recipe).with_settings(["data.rows=chunks"] if recipe == "bert.base" else [])
     documents = documents_for(chosen, SENTENCE)
     tokenizer = word_tokenizer(documents, model_type_of(chosen))
     x, _, _ = batches_for(chosen, documents, tokenizer, seed=5)[0]
@@ -113,7 +111,7 @@ def test_deshuffling_moves_tokens_only():
 
 
 def test_a_permutation_shows_what_each_target_sees():
-    rows = picture("xlnet.base", "data.partial_prediction=3", seed=1)
+    rows = picture("xlnet.base", "data.noise.partial=3", seed=1)
     order = rows.line("order")
     assert order.text == WORDS
     ranks = {int(rank): column for column, rank in enumerate(order.under["predicted"]) if rank}
@@ -169,12 +167,14 @@ def test_seeds_draws_and_settings_change_the_noise():
     draws = corrupted(find_recipe("roberta.base"), dataclasses.replace(EXAMPLE, draws=3))
     assert [rows.title for rows in draws] == [f"roberta.base, draw {n}" for n in (1, 2, 3)]
     assert len({rows.line("inputs").text for rows in draws}) > 1
-    masked = picture("spanbert.base", "data.mask_rate=0.5").line("inputs").under["predicts"]
+    masked = picture("spanbert.base", "data.noise.rate=0.5").line("inputs").under["predicts"]
     assert sum(map(bool, masked)) == 6
 
 
 def test_facts_follow_the_settings():
-    assert picture("t5.base", "data.rate=0.3").about.startswith("30% of the tokens are noise, in spans of 3 on average")
+    assert picture("t5.base", "data.noise.rate=0.3").about.startswith(
+        "30% of the tokens are noise, in spans of 3 on average"
+    )
     assert "11 tokens have 2 noise tokens in 1 span, and the last span ends the text." in picture("t5.base").notes
     assert "Rows of this recipe have 568 tokens, 85 of them noise in 28 spans." in picture("t5.base").notes
     assert "85% of these are masked and 15% kept" in picture("electra.base").about
