@@ -54,7 +54,7 @@ def pretrain(
         less_memory: recompute activations instead of storing them, which makes updates about a third slower.
         minutes: stop after this many minutes, and save the model and a checkpoint. The same command continues the run.
         reschedule: let an unfinished run continue with different `steps`, `optimizer.schedule` and `batch_size`, such
-            as a learning rate that decays from now on: --reschedule --set steps=6000 optimizer.schedule.decay_from=4000;
+            as a rate that decays from now on: --reschedule --set steps=6000 optimizer.schedule.decay_from=4000;
             or larger batches: --set batch_size=512, with the rows of a run that had this size from the start.
         devices: layout of several devices, of one host or of many: data (each has all weights), fsdp (weights and the
             state of the optimizer are divided), tensor or tensor=4 (layers are divided among the devices of a host, or
