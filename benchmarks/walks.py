@@ -81,7 +81,7 @@ def walks(work: Path) -> dict[str, Callable[[], object]]:
     model.save_to_preset(work / "model")
     return {
         "pretrain": lambda: pretrain(
-            (str(work / "corpus"),), work / "run", "bert.tiny", set=("steps=2", "schedule.warmup=1")
+            (str(work / "corpus"),), work / "run", "bert.tiny", set=("steps=2", "optimizer.schedule.warmup=1")
         ),
         "fit": lambda: model.fit(texts, ["a", "b"] * 8, batch_size=4, verbose=0),
         "load": lambda: kerasbert.load(work / "model"),

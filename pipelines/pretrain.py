@@ -41,25 +41,21 @@ def pretrain(
     Args:
         corpus: folders that `prepare_corpus` wrote. Recipes with languages need their names: de=corpora/de
             fr=corpora/fr, and de-fr=corpora/pairs for parallel text.
-        run: folder for the recipe, the logs, the curves and the checkpoints. If it already contains a run, the run
-            continues.
+        run: folder for the recipe, the logs, the curves and the checkpoints. A run that it contains continues.
         recipe: name of a recipe, such as bert.base; the recipe.json of another run or of a model; or recipes.py:mine,
             the function `mine` of a Python file. It may also be the first argument, without --recipe.
         held_out: corpora of held-out text, which are evaluated at every report.
         held_out_steps: maximum number of held-out batches per evaluation.
-        report_every: number of updates between reports, each with a checkpoint. It is reduced to a divisor of the steps
-            of the run.
+        report_every: updates between reports, each with a checkpoint. It is reduced to a divisor of the run's steps.
         keep: number of newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
-        less_memory: recompute activations in the backward pass instead of storing them, which saves memory, but makes
-            updates about a third slower.
+        less_memory: recompute activations instead of storing them, which makes updates about a third slower.
         minutes: stop after this many minutes, and save the model and a checkpoint. The same command continues the run.
-        reschedule: let an unfinished run continue with different `steps`, a different `optimizer.schedule` and a
-            different `batch_size`, such as a learning rate that decays from now on: --reschedule --set steps=6000
-            optimizer.schedule.decay_from=4000; or larger batches: --reschedule --set batch_size=512. A batch contains
-            the rows that it would contain if the run had had this size from the start.
+        reschedule: let an unfinished run continue with different `steps`, `optimizer.schedule` and `batch_size`, such
+            as a rate that decays from now on: --reschedule --set steps=6000 optimizer.schedule.decay_from=4000;
+            or larger batches: --set batch_size=512, with the rows of a run that had this size from the start.
         devices: layout of several devices, of one host or of many: data (each has all weights), fsdp (weights and the
             state of the optimizer are divided), tensor or tensor=4 (layers are divided among the devices of a host, or
             4). Default: data, on as many devices of this process as divide the batch.

@@ -89,9 +89,8 @@ def test_type_errors_may_only_become_fewer():
     known = {"a.py": 2, "b.py": 1, "c.py": 3}
     found = {"a.py": 1, "b.py": 2, "d.py": 1}
     assert type_errors.more(found, known) == ["b.py", "d.py"]
-    assert type_errors.fewer(found, known) == {"a.py": 1, "b.py": 1}
     error = dict(file=str(type_errors.ROOT / "kerasbert/a.py"), range=dict(start=dict(line=6)), message="no\nwhy")
     report = dict(generalDiagnostics=[dict(error, severity="error"), dict(error, severity="warning")])
     assert type_errors.counted(report) == ({"kerasbert/a.py": 1}, ["kerasbert/a.py:7: no"])
     kept = json.loads(type_errors.KNOWN.read_text())
-    assert kept and all((type_errors.ROOT / file).is_file() and count > 0 for file, count in kept.items())
+    assert kept and all(count > 0 for count in kept.values())

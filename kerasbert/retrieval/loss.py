@@ -164,6 +164,10 @@ class Loss:
         """Creates the layer that the loss trains beside the encoder, or returns None."""
         return None
 
+    def features(self, vectors: Any) -> Any:
+        """The input of that layer, for the columns of vectors."""
+        raise NotImplementedError
+
     # === JSON ===
 
     @property

@@ -162,9 +162,7 @@ class PairClasses(Loss):
             len(self.labels), kernel_initializer=initializer, dtype="float32", name="pair_classifier"
         )
 
-    @staticmethod
-    def features(vectors):
-        """[u; v; |u - v|], float32 (b, 3 m)."""
+    def features(self, vectors):
         u, v = vectors
         return ops.concatenate([u, v, ops.abs(u - v)], axis=-1)
 

@@ -177,7 +177,9 @@ class TextEmbedder(Task):
 
     def example_inputs(self):
         inputs = super().example_inputs()
-        return inputs if self.pair_classifier is None else {k: np.stack([v, v], axis=1) for k, v in inputs.items()}
+        if self.pair_classifier is None:
+            return inputs
+        return {key: np.stack([array] * self.objective.min_texts, axis=1) for key, array in inputs.items()}
 
     def call(self, inputs, training=None):
         if inputs.get("sequence_ids") is not None:
@@ -196,7 +198,7 @@ class TextEmbedder(Task):
             return vectors
         vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
         if self.pair_classifier is not None and not self.pair_classifier.built:
-            self.pair_classifier(self.objective.features([vectors[:, 0], vectors[:, 1]]))
+            self.pair_classifier(self.objective.features([vectors[:, i] for i in range(texts)]))
         return vectors
 
     def _training_vectors(self, rows):

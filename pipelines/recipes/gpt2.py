@@ -69,7 +69,7 @@ def mini_en() -> Recipe:
 def mini_en_four_layers() -> Recipe:
     """The second stage of `saved_models/gpt2_mini_en`: four of the layers of `gpt2.mini_en`, trained further.
 
-    `benchmarks/fewer_layers.py` makes the model to start from.
+    `benchmarks.studies.shipped_models.fewer_layers` makes the model to start from.
     """
     first = mini_en()
     return replace(

@@ -105,8 +105,8 @@ def tiny() -> Recipe:
 def mini_en() -> Recipe:
     """6 layers, 256 wide, single sentences in packed rows of 128 tokens.
 
-    `benchmarks/warm_start.py` makes a model to start from, with the token embeddings and the head of a BERT that was
-    trained by `bert.mini_en` and `bert.mini_en_decay`.
+    `benchmarks.studies.shipped_models.warm_start` makes a model to start from, with the token embeddings and the head
+    of a BERT that was trained by `bert.mini_en` and `bert.mini_en_decay`.
     """
     # All layers attend to whole sentences. The learning rate is constant up to update 1,041 and then decays linearly.
     config = dict(num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=384, max_length=128, global_every=1)

@@ -13,7 +13,7 @@ TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 TINY = dict(TINY_SIZE, **NO_DROPOUT)
 # The heads of the first block attend to neighbours at first. Otherwise, models of this size with learned positions do
-# no better than token frequencies for hundreds of updates (benchmarks/plateau.md).
+# no better than token frequencies for hundreds of updates (benchmarks/studies/plateau/report.md).
 LOCAL_START = LocalStart(num_blocks=1)
 LOCAL_START_TO_THE_LEFT = LocalStart(num_blocks=1, offsets=(-1, -2))  # for causal models
 

@@ -14,8 +14,8 @@ import kerasbert
 from kerasbert.backend.compilation import compiled
 from kerasbert.core.inputs import checked_inputs
 from kerasbert.models import Backbone, TransformerXL, TransformerXLConfig
-from kerasbert.models.transformer_xl.transformer_xl import adaptive_softmax
-from kerasbert.models.transformer_xl.transformer_xl.transformer_xl import SIZES
+from kerasbert.models.transformer_xl import adaptive_softmax
+from kerasbert.models.transformer_xl.transformer_xl import SIZES
 from kerasbert.objectives import CausalLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import (

@@ -9,7 +9,7 @@ separate output layer. In umT5, each block has a separate bias. In the other ver
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -40,13 +40,30 @@ from .huggingface import (
 
 # === Config ===
 
-# The heads of each architecture.
+
+class Architecture(NamedTuple):
+    """What a T5 consists of (section 3.2 of the paper).
+
+    Args:
+        stacks: its stacks of blocks: "encoder", "decoder" or both.
+        heads: the kinds of heads that it can have.
+        shared: whether encoder and decoder share their weights.
+        prefix: whether the decoder's tokens of a prefix attend to each other in both directions.
+    """
+
+    stacks: tuple[str, ...]
+    heads: tuple[str, ...]
+    shared: bool = False
+    prefix: bool = False
+
+
+_BOTH, _SEQ2SEQ = ("encoder", "decoder"), ("seq2seq_lm", "classifier", "span")
 ARCHITECTURES = {
-    "encoder_decoder": ("seq2seq_lm", "classifier", "span"),
-    "shared": ("seq2seq_lm", "classifier", "span"),
-    "encoder": ("tagger",),
-    "language_model": ("causal_lm",),
-    "prefix_language_model": ("causal_lm",),
+    "encoder_decoder": Architecture(_BOTH, _SEQ2SEQ),
+    "shared": Architecture(_BOTH, _SEQ2SEQ, shared=True),
+    "encoder": Architecture(("encoder",), ("tagger",)),
+    "language_model": Architecture(("decoder",), ("causal_lm",)),
+    "prefix_language_model": Architecture(("decoder",), ("causal_lm",), prefix=True),
 }
 
 
@@ -82,7 +99,7 @@ class T5Config(Config):
             raise ValueError(
                 f"`architecture` must be one of {', '.join(ARCHITECTURES)}. Received: {self.architecture!r}."
             )
-        if self.architecture == "shared" and self.num_decoder_layers != self.num_layers:
+        if self.parts.shared and self.num_decoder_layers != self.num_layers:
             raise ValueError(
                 "An encoder and a decoder that share their weights must have the same number of layers. Received: "
                 f"num_layers={self.num_layers}, num_decoder_layers={self.num_decoder_layers}."
@@ -97,6 +114,11 @@ class T5Config(Config):
         never_scales = self.model_type == "mt5"
         if never_scales and self.scale_output:
             raise ValueError("mT5 does not scale its outputs. Received: scale_output=True. Use scale_output=False.")
+
+    @property
+    def parts(self):
+        """The `Architecture`."""
+        return ARCHITECTURES[self.architecture]
 
     @property
     def bias_every_block(self):
@@ -164,7 +186,7 @@ class T5(EncoderDecoderBackbone):
 
     def __init__(self, config: T5Config, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common, kind = dict(dtype=self.dtype_policy), config.architecture
+        common, parts = dict(dtype=self.dtype_policy), config.parts
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size,
             config.hidden_dim,
@@ -173,13 +195,13 @@ class T5(EncoderDecoderBackbone):
             **common,
         )
         self.encoder = self.decoder = None
-        if kind in ("encoder_decoder", "encoder"):
+        has_both = len(parts.stacks) == 2
+        if "encoder" in parts.stacks and not parts.shared:
             self.encoder = T5Stack(config, config.num_layers, name="encoder", **common)
-        if kind != "encoder":
-            both = kind in ("encoder_decoder", "shared")
-            num_layers = config.num_decoder_layers if both else config.num_layers
-            self.decoder = T5Stack(config, num_layers, both, name="decoder", **common)
-        if kind == "shared":
+        if "decoder" in parts.stacks:
+            num_layers = config.num_decoder_layers if has_both else config.num_layers
+            self.decoder = T5Stack(config, num_layers, has_both, name="decoder", **common)
+        if parts.shared:
             self.encoder = self.decoder
         self.build_now()
 
@@ -215,7 +237,7 @@ class T5(EncoderDecoderBackbone):
 
     def _decode(self, inputs, contexts=None, context_mask=None, cache=None, *, hidden_states, attention_weights):
         mask, _ = causal_inputs(inputs, cache)
-        prefix = self.config.architecture == "prefix_language_model"
+        prefix = self.config.parts.prefix
         if prefix and cache is not None:
             mask = mask.replace(prefix_mask=mask.padding_mask)  # all tokens of one call attend to each other
         blocks = self.decoder(
@@ -268,7 +290,7 @@ class T5(EncoderDecoderBackbone):
         return Backbone.check_inputs(self, inputs)
 
     def make_head(self, kind: str, dropout: float | None = None, **arguments: Any) -> keras.Layer:
-        fitting = [name for name, kinds in ARCHITECTURES.items() if kind in kinds]
+        fitting = [name for name, parts in ARCHITECTURES.items() if kind in parts.heads]
         if fitting and self.config.architecture not in fitting:
             raise ValueError(
                 f"T5 has the head {kind!r} only as {' or '.join(fitting)}. Received: {self.config.architecture!r}."
