@@ -62,7 +62,7 @@ ROTARY = attention("Attention: all or nearby", note="rotary positions")
 T5_BLOCK = f"{MODELS}.t5.blocks.T5Block"
 BY_DISTANCE = attention(note="bias by distance")
 ENCODER_BIAS = attention("Self-attention + bias")
-XL_BLOCK = f"{MODELS}.transformer_xl.TransformerXLBlock"
+XL_BLOCK = f"{MODELS}.transformer_xl.transformer_xl.TransformerXLBlock"
 XLNET_BLOCK = f"{MODELS}.xlnet.xlnet.XLNetBlock"
 RECURRENT = f"{MODELS}.seq2seq_attention.recurrent_decoders"
 RELU = feed_forward("Feed-forward (ReLU)")

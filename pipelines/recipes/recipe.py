@@ -1,11 +1,11 @@
 """Recipes: all that a pretraining run needs besides its text, as a tree of records that make its parts."""
 
 import dataclasses
-import importlib
+import importlib.util
 import inspect
 import json
 import pkgutil
-import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,10 @@ def find_recipe(name: str) -> Recipe:
 
 
 def _recipe_of_file(path: str, function: str) -> Recipe:
-    found = runpy.run_path(path).get(function)
+    spec = importlib.util.spec_from_file_location("own_recipes", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # which dataclasses look up
+    spec.loader.exec_module(module)
+    found = getattr(module, function, None)
     recipe = found() if callable(found) else found
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{path} must have a function {function} that returns a Recipe. Received: {recipe!r}.")

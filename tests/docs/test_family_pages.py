@@ -39,7 +39,7 @@ def test_tables():
     assert "| `bert_base` | 109,482,240 | 12 | 768 | 12 | 3,072 | 30,522 |" in tables.sizes_table("Bert")
     assert "| `vocabulary_size` | `30_522` | number of tokens |" in tables.config_table("Bert")
     assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in tables.checkpoints_table("Bert")
-    assert "256 × 128 | 1,000,000 |" in tables.recipes_table(["bert"])
+    assert "| 256 × 128, 256 × 512 | 1,000,000 |" in tables.recipes_table(["bert"])
     assert "[MASK]" in tables.objective_picture(["bert.base"])
 
 

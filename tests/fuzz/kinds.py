@@ -587,7 +587,8 @@ def read_frame(folder):
     tokenizer = _trained("wordpiece", 90, lowercase=True)
     backbone = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=6))
     model = TextClassifier(backbone, labels=["a", "b"], tokenizer=tokenizer)
-    batches = model._batches(frame["text"], frame["label"], None, len(frame), epochs=1, seed=0, shuffle=False)
+    data = model.data_of(frame["text"], frame["label"], None)
+    batches = model._batches(*data, len(frame), epochs=1, seed=0, shuffle=False)
     x, y, *_ = batches[0]
     return frame, x, y
 

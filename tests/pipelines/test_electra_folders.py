@@ -14,7 +14,7 @@ from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
-from pipelines.runs.task_options import Start, Training
+from pipelines.runs.task_options import Training
 
 pytestmark = pytest.mark.one_backend
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.one_backend
 @pytest.fixture(scope="module")
 def folder(corpora, tmp_path_factory):
     tokenizer = Corpus.open(corpora[0]).tokenizer()
-    sizes = dict(vocabulary_size=90, num_layers=1, num_heads=2, embedding_dim=8, start=Start(max_length=24))
+    sizes = dict(vocabulary_size=90, num_layers=1, num_heads=2, embedding_dim=8, max_length=24)
     halves = (Electra(ElectraConfig(**sizes, hidden_dim=dim, feed_forward_dim=12)) for dim in (8, 16))
     path = tmp_path_factory.mktemp("electra") / "model"
     ReplacedTokenDetection(*halves, tokenizer=tokenizer).save_to_preset(path)

@@ -1,12 +1,12 @@
 """Fine-tuning, step by step, is that of transformers: the same losses, gradients, updates and rates."""
 
 import json
-import sys
 
 import keras
 import numpy as np
 import pytest
 
+from benchmarks.studies.finetuning.peer import train
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
@@ -40,10 +40,7 @@ def tokenizer():
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[] if kind == "classes" else pytest.mark.one_backend) for kind in CASES]
 )
-def test_updates(kind, tokenizer, repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(repository / "benchmarks"), *sys.path])
-    from finetuning_peer import train
-
+def test_updates(kind, tokenizer, tmp_path):
     cls, options, x, y = CASES[kind]
     config = BertConfig(
         vocabulary_size=tokenizer.vocabulary_size,

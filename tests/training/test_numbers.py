@@ -106,9 +106,7 @@ def test_targets(value, bert, tokenizer):
     embedder = TextEmbedder(bert, objective="cosine", tokenizer=tokenizer)
     pairs = list(zip(TEXTS, TEXTS, strict=True))
     for model, x in ((scorer, TEXTS), (embedder, pairs)):
-        with pytest.raises(
-            ValueError, match="(Targets|Scores) must (be finite numbers|lie between -1 and 1). Received: "
-        ):
+        with pytest.raises(ValueError, match="(Scores|The labels of CosineSimilarity) must be finite.* Received: "):
             model.fit(x, y, verbose=0, batch_size=8)
         assert all(np.isfinite(array).all() for array in values_of(model))
 

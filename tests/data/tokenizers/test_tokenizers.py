@@ -250,6 +250,9 @@ def test_bad_use(wordpiece, tmp_path):
         Tokenizer.load(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("accents", [None, "keep", "strip"])
 def test_accents_have_their_own_option(kind, lowercase, accents, documents, tmp_path):
     """They are kept by default: "canapé" and "canape" are two words."""
     size = {"wordpiece": 230, "byte_bpe": 400, "unigram": 150}[kind]
