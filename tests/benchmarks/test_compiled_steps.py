@@ -67,7 +67,7 @@ def test_the_step_by_hand_is_that_of_fit():
     from benchmarks.devices.plain_jax_step import train_step
 
     sizes = ("hidden_dim=24", "num_heads=3", "feed_forward_dim=40", "max_length=32")
-    settings = (*MODELS["bert_base"].settings, *(f"config.{size}" for size in sizes), "dtype=float32")
+    settings = (*MODELS["bert_base"].settings, *(f"model.{size}" for size in sizes), "dtype=float32")
     keras.utils.clear_session()  # the step by hand knows the variables by their names in a new process
     model, batch = built(dataclasses.replace(MODELS["bert_base"], length=32, vocabulary=503, settings=settings), 2, 4)
     model.optimizer.learning_rate = 1e-3
