@@ -25,13 +25,13 @@ class HuberLoss(Loss):
 
     def call(self, vectors, labels, step):
         u, v = (ops.normalize(vector, axis=-1) for vector in vectors)
-        error = ops.abs(ops.sum(u * v, axis=-1) - labels)
-        near, far = ops.square(error) / 2, self.bound * (error - self.bound / 2)
-        return step.mean(ops.where(error < self.bound, near, far))
+        error = ops.abs(ops.sum(u * v, axis=-1) - labels)  # pyright: ignore
+        near, far = ops.square(error) / 2, self.bound * (error - self.bound / 2)  # pyright: ignore
+        return step.mean(ops.where(error < self.bound, near, far))  # pyright: ignore
 
 
 @pytest.mark.parametrize(
-    "objective", [HuberLoss(0.25, chunk=4), Matryoshka(HuberLoss(), [24, 8])], ids=["own", "inside"]
+    "objective", [HuberLoss(0.25, chunk=4), Matryoshka(HuberLoss(), (24, 8))], ids=["own", "inside"]
 )
 def test_own_loss_learns_and_comes_back(objective, tmp_path):
     model = TextEmbedder(Bert(BertConfig(**SIZES, attention_dropout=0.0), pooler=False), objective=objective)
@@ -48,6 +48,6 @@ def test_own_loss_learns_and_comes_back(objective, tmp_path):
 def test_own_loss_says_what_it_needs():
     assert HuberLoss(0.25).config() == {"name": "HuberLoss", "bound": 0.25}
     with pytest.raises(ValueError, match="`bound` in HuberLoss must be float. Received: 'x'"):
-        HuberLoss("x")
+        HuberLoss("x")  # pyright: ignore
     with pytest.raises(ValueError, match="HuberLoss needs 2 texts per example. Received: 3"):
         HuberLoss()([np.ones((2, 3), "float32")] * 3)

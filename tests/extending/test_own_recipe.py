@@ -33,11 +33,11 @@ def test_the_recipe_of_the_guide(corpus, tmp_path):
     assert len(recipe.splitlines()) <= 15
     (tmp_path / "recipes.py").write_text(recipe)
     name, run = f"{tmp_path / 'recipes.py'}:mine", tmp_path / "run"
-    assert find_recipe(name).data.noise == WholeWords(0.3) and find_recipe(name).steps == 10_000
+    assert find_recipe(name).data.noise == WholeWords(0.3) and find_recipe(name).steps == 10_000  # pyright: ignore
     last = pretrain(corpus, run, name, report_every=2, set=(*SMALL, "data.noise.rate=0.4"))
     assert last["step"] == 4 and np.isfinite(last["loss"])
     again = find_recipe(str(run / "recipe.json"))
-    assert again.data.noise == WholeWords(0.4) and [phase.steps for phase in again.phases] == [3, 1]
+    assert again.data.noise == WholeWords(0.4) and [phase.steps for phase in again.phases] == [3, 1]  # pyright: ignore
     with pytest.raises(ValueError, match="must have a function other that returns a Recipe. Received: None"):
         find_recipe(f"{tmp_path / 'recipes.py'}:other")
 
@@ -83,4 +83,4 @@ def test_own_records_are_set_written_and_read(corpus, tmp_path):
         ValueError, match=r"`data` has mixing, noise, tokens. Received: data.token. Did you mean tokens"
     ):
         recipe.with_settings(["data.token=7"])
-    assert find_recipe("bert.tiny").with_settings(["data.noise=EveryNthToken"]).data.noise == EveryNthToken()
+    assert find_recipe("bert.tiny").with_settings(["data.noise=EveryNthToken"]).data.noise == EveryNthToken()  # pyright: ignore
