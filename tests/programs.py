@@ -22,6 +22,7 @@ from kerasbert.core.initializers import zero_weights
 from kerasbert.data import Corpus, Tokenizer, parallel_documents
 from pipelines.info.operations import traced
 from pipelines.info.subjects import recipe_model
+from pipelines.recipes.data import TextAndTasks
 from pipelines.recipes.recipe import Recipe, all_recipes, find_recipe
 from pipelines.runs.building import make_batches, make_model, make_optimizer
 
@@ -152,7 +153,8 @@ def abstract_step_of(name, kind="gpu", dtype="mixed_bfloat16", settings=(), rows
     recipe = find_recipe(name).with_settings([f"batch_size={rows}", *settings])
     teacher = "bert.base" if recipe.teacher.startswith("hf://") else recipe.teacher
     recipe = dataclasses.replace(recipe, dtype=dtype, accumulation=1, teacher=teacher)
-    batch = make_batches(recipe, corpora(*text_of(name)))[0]
+    text = "t5.tiny_multitask" if isinstance(recipe.data, TextAndTasks) else name
+    batch = make_batches(recipe, corpora(*text_of(text)))[0]
     optimizer = make_optimizer(recipe)  # its counters cannot be created in a trace
 
     def run():
