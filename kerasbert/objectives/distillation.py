@@ -83,8 +83,14 @@ def start_from_teacher(
 
 
 def _by_path(model):
-    """Returns {path: variable} for a model, where paths do not contain the name of the model."""
-    return {variable.path.split("/", 1)[1]: variable for variable in model.weights if "seed" not in variable.path}
+    """Returns {path: variable} for a model, where paths do not contain the names of the model and of its backbone."""
+    found = {}
+    for variable in model.weights:
+        names = variable.path.split("/")
+        before = names.index(model.backbone.name) if model.backbone.name in names else 0
+        if "seed" not in variable.path:
+            found["/".join(names[before + 1 :])] = variable
+    return found
 
 
 def _block_sources(student, teacher, layers):
