@@ -10,6 +10,7 @@ from ..core.inputs import check_arrays, check_keys, check_numbers
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.columns import values_of
 from ..data.tasks.labels import index_of
+from .runs import BatchesRun, report_interval
 from .sources import KINDS, is_text, unpacked
 
 
@@ -68,6 +69,20 @@ class UserData(TrainingMode):
     def _is_ours(self, x):
         """Whether x is of a type that this package converts to `Batches` itself, rather than a Keras data source."""
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
+
+    def _run_of_batches(self, x, epochs, start, steps_per_epoch, options):
+        """Returns the `BatchesRun` for a `Batches`, or for texts or arrays, whose `options` are those of `_batches`."""
+        if start and (isinstance(x, Batches) or not 0 < start < epochs):
+            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
+        if not isinstance(x, Batches):
+            batches = self._batches(x, epochs=epochs, **options)
+            return BatchesRun(batches, len(batches) // epochs, start)
+        if epochs != 1 or options["y"] is not None:
+            raise ValueError(
+                "A Batches contains all steps of the run, and the targets. Received: "
+                f"epochs={epochs}, y={type(options['y']).__name__}. Make the Batches longer, and omit `epochs` and `y`."
+            )
+        return BatchesRun(x, report_interval(len(x), steps_per_epoch))
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         """Returns the `Batches` for texts or a dict of arrays, as `data_of` returns them; see `fit`."""

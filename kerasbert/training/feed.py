@@ -4,9 +4,8 @@ import keras
 import numpy as np
 
 from ..backend.datasets import reads_data, tensorflow_dataset
-from ..backend.distribution import check_processes, check_rows, host_share
+from ..backend.distribution import check_rows, host_share
 from ..backend.hosts import total
-from ..backend.layouts import check_layout
 
 
 class Feed(keras.utils.PyDataset):
@@ -86,13 +85,9 @@ class Feed(keras.utils.PyDataset):
         return tuple(array for array in batch if array is not None)  # TensorFlow does not accept None
 
 
-def tokens_of_validation(held_out):
-    """Number of tokens in validation data: 0 for None, and infinity if it is unknown.
-
-    Args:
-        held_out: a `Feed`, or another dataset, or None.
-    """
-    return 0 if held_out is None else held_out.tokens if isinstance(held_out, Feed) else float("inf")
+def tokens_of(dataset):
+    """Number of tokens in a `Feed` or another dataset: 0 for None, and infinity if it is unknown."""
+    return 0 if dataset is None else dataset.tokens if isinstance(dataset, Feed) else float("inf")
 
 
 _CHECKED_STEPS = 20
@@ -121,18 +116,6 @@ def feed_of(model, batches, steps):
             "a higher rate, or longer rows: words with more tokens than a row may predict are never masked."
         )
     return Feed(batches, steps, model.check_batch)
-
-
-def check_devices(model, method, can_share):
-    """Raises a ValueError if a method of a model cannot run on the current devices and processes.
-
-    Args:
-        model: the model.
-        method, can_share: as in `check_processes`.
-    """
-    check_processes(method, can_share)
-    if method == "fit":
-        check_layout(model.trainable_variables, getattr(model.backbone.config, "num_heads", None))
 
 
 class Epochs(keras.callbacks.Callback):
@@ -168,20 +151,3 @@ def real_tokens(x):
         else:
             total += int(np.size(x.get(prefix + "token_ids", ())))
     return total
-
-
-def report_interval(steps, steps_per_epoch):
-    """Returns the number of steps in one Keras epoch of a run of `steps` steps.
-
-    This is `steps_per_epoch`, which must divide `steps`, or by default the largest divisor of `steps` up to 1,000.
-    """
-    if steps_per_epoch is None:
-        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
-    if steps % steps_per_epoch:
-        near = [d for d in range(1, steps + 1) if steps % d == 0]
-        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
-        raise ValueError(
-            f"`steps_per_epoch` must divide the length of the run. Received: steps_per_epoch={steps_per_epoch} for "
-            f"{steps} steps. Use {', '.join(map(str, sorted(near)))}."
-        )
-    return steps_per_epoch

@@ -8,19 +8,20 @@ import keras
 
 from ..backend.compilation import reading_weights
 from ..backend.datasets import data_errors
-from ..backend.distribution import batch_shards
+from ..backend.distribution import batch_shards, check_processes
 from ..backend.keras_adapter import is_validation
+from ..backend.layouts import check_layout
 from ..backend.lost_hosts import ending_together
 from ..core.inputs import check_keys, checked_inputs
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
 from .alternating import plain_optimizers
 from .convert import UserData, class_numbers, num_rows, split_last
-from .feed import check_devices, feed_of, report_interval, tokens_of_validation
+from .feed import feed_of, tokens_of
 from .optimizers import adamw
 from .prediction import predict_by_width, single
 from .programs import Programs, is_same_state, traced_state
-from .runs import BatchesRun, SourceRun
+from .runs import SourceRun
 from .schedules import RunDecay
 from .sources import check_source, is_text, readable
 
@@ -93,7 +94,7 @@ class Fitting(UserData, Programs):
         if self._is_automatic and (schedule := plain_optimizers(self.optimizer)[0].schedule) is not None:
             schedule.start(*self._numbers_of_run(steps, accumulation))
 
-    def _check_schedule(self, steps):
+    def check_schedule(self, steps):
         """Warns if a learning rate is 0 during all of the next `steps` updates."""
         for optimizer in plain_optimizers(self.optimizer):
             schedule = getattr(optimizer, "schedule", None)
@@ -106,7 +107,7 @@ class Fitting(UserData, Programs):
                     "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
                     f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, "
                     "or set model.optimizer.learning_rate = 1e-5.",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
     def fit(
@@ -146,8 +147,9 @@ class Fitting(UserData, Programs):
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
         x, y, sample_weight = self.data_of(x, y, sample_weight)
         is_ours = self._is_ours(x)
-        check_devices(self, "fit", is_ours)
         self._check_targets(x, y)
+        check_processes("fit", is_ours)
+        check_layout(self.trainable_variables, getattr(self.backbone.config, "num_heads", None))
         held_out = None if validation_data is None else self._validation(validation_data)
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
         if validation_split:
@@ -158,26 +160,10 @@ class Fitting(UserData, Programs):
             first = kwargs.pop("initial_epoch", 0)
             run = self._run_of_batches(x, epochs, first, steps_per_epoch, dict(ours, seed=seed, shuffle=shuffle))
         else:
-            check_source(x)
-            if y is not None:
-                raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
+            check_source(x, y)
             kwargs["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
             run = SourceRun(self, x, epochs, steps_per_epoch, shuffle)
         return self._train(run, held_out, batch_size, verbose, list(callbacks or []), kwargs)
-
-    def _run_of_batches(self, x, epochs, start, steps_per_epoch, options):
-        """Returns the `BatchesRun` for a `Batches`, or for texts or arrays, whose `options` are those of `_batches`."""
-        if start and (isinstance(x, Batches) or not 0 < start < epochs):
-            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
-        if not isinstance(x, Batches):
-            batches = self._batches(x, epochs=epochs, **options)
-            return BatchesRun(batches, len(batches) // epochs, start)
-        if epochs != 1 or options["y"] is not None:
-            raise ValueError(
-                "A Batches contains all steps of the run, and the targets. Received: "
-                f"epochs={epochs}, y={type(options['y']).__name__}. Make the Batches longer, and omit `epochs` and `y`."
-            )
-        return BatchesRun(x, report_interval(len(x), steps_per_epoch))
 
     def _train(self, run, held_out, batch_size, verbose, callbacks, options):
         """Trains the model, part by part of a run.
@@ -192,10 +178,10 @@ class Fitting(UserData, Programs):
         self._start_schedule(run.steps, run.accumulation)
         run.open(self)
         held_out = held_out and self._feed(*held_out, batch_size)
-        self._check_schedule(run.begin(self, tokens_of_validation(held_out), callbacks))
+        run.begin(self, held_out, callbacks)
         for part in run.parts(self, callbacks, verbose):
             with checked_inputs(), data_errors(), ending_together():
-                history = super().fit(run.dataset(), validation_data=held_out, **part, **options)
+                history = super().fit(**part, validation_data=held_out, **options)
         return history
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size: int = 32, sample_weight: Any = None, **kwargs: Any):
@@ -204,12 +190,12 @@ class Fitting(UserData, Programs):
             return super().evaluate(x, **kwargs)
         x, y, sample_weight = self.data_of(x, y, sample_weight)
         self._check_targets(x, y)
-        check_devices(self, "evaluate", self._is_ours(x))
+        check_processes("evaluate", self._is_ours(x))
         if not self.compiled:
             self._compile_automatically()
         source = self._feed(x, y, sample_weight, batch_size)
         if self.test_function is None:
-            self.choose_programs(tokens_of_validation(source) / 3)
+            self.choose_programs(tokens_of(source) / 3)
         with checked_inputs(), data_errors(), ending_together():
             return super().evaluate(source, **kwargs)
 
@@ -221,7 +207,7 @@ class Fitting(UserData, Programs):
         threads may call `predict` at the same time. On JAX, their calls run one after the other.
         """
         x = self.examples_of(x)
-        check_devices(self, "predict", self._is_ours(x))
+        check_processes("predict", self._is_ours(x))
         with reading_weights(), checked_inputs(), data_errors():
             if not self._is_ours(x):
                 source = self.prepare(readable(x, self._converted_inputs), training=False)
@@ -246,8 +232,8 @@ class Fitting(UserData, Programs):
         """Returns a dataset for Keras of data in the form of `data_of`, which is read once, in order."""
         if self._is_ours(x) and not isinstance(x, Batches):
             x = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
-        elif y is not None:
-            raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
+        else:
+            check_source(x, y)
         if not isinstance(x, Batches):
             return self.prepare(readable(x, self._converted), training=False)
         feed = feed_of(self, x, len(x))

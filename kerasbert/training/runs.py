@@ -7,7 +7,7 @@ import keras
 from ..backend.compilation import CompilerMemory, compiles_shapes
 from .alternating import plain_optimizers
 from .checkpointing import Checkpoints
-from .feed import Epochs, feed_of
+from .feed import Epochs, feed_of, tokens_of
 from .reporting import Progress, connect
 from .sources import length_of, readable
 
@@ -31,30 +31,26 @@ class BatchesRun:
         self.feed = feed_of(model, self.batches, self.interval)
         model.prepare(self.feed, training=True)
 
-    def begin(self, model, tokens_of_validation, callbacks):
-        """Chooses the programs and restores a checkpoint, if there is one. Returns the number of updates that are left.
+    def begin(self, model, held_out, callbacks):
+        """Chooses the programs, restores a checkpoint, if there is one, and warns of a schedule that has ended.
 
         Args:
             model: the model, whose optimizer has been made.
-            tokens_of_validation: number of tokens in a validation.
+            held_out: the dataset for validation, or None.
             callbacks: the callbacks of `fit`.
         """
-        validated = self.steps // self.interval * tokens_of_validation
+        validated = self.steps // self.interval * tokens_of(held_out)
         resumable = any(isinstance(callback, Checkpoints) for callback in callbacks)
         model.choose_programs(self.feed.tokens + validated / 3, self.feed.num_widths, resumable)
         self._resume(model, callbacks)
         model.schedule_restored(self.steps, self.accumulation)
-        return (self.steps - self.first) // self.accumulation
+        model.check_schedule((self.steps - self.first) // self.accumulation)
 
     def _resume(self, model, callbacks):
         model.initial_step = self.first
         for callback in callbacks:
             if isinstance(callback, Checkpoints):
                 self.first = model.initial_step = callback.restore(model)
-
-    def dataset(self):
-        """Returns the dataset of the current part for Keras."""
-        return self.feed.for_keras()
 
     def parts(self, model, callbacks, verbose):
         """Yields the arguments of Keras's `fit` for the rest of an interrupted epoch, if any, and for all others."""
@@ -69,6 +65,7 @@ class BatchesRun:
             compiles = compiles_shapes() and model.train_function is None
             connect(callbacks, feed.real_tokens, feed.num_widths if compiles else 0)
             yield dict(
+                x=feed.for_keras(),
                 epochs=last // interval,
                 initial_epoch=self.first // interval,
                 verbose=0 if verbose == "auto" else verbose,
@@ -112,16 +109,29 @@ class SourceRun:
         endless = self.options["steps_per_epoch"] is not None
         self.readable = model.prepare(readable(self.source, model._converted, endless), training=True)
 
-    def begin(self, model, tokens_of_validation, callbacks):
-        """Chooses the programs. Returns the number of updates."""
+    def begin(self, model, held_out, callbacks):
+        """Chooses the programs, and warns of a schedule that has ended."""
         model.choose_programs(math.inf)
         accumulation = getattr(plain_optimizers(model.optimizer)[0], "gradient_accumulation_steps", None) or 1
-        return (self.steps or self.options["epochs"]) // accumulation
-
-    def dataset(self):
-        """Returns the dataset for Keras."""
-        return self.readable
+        model.check_schedule((self.steps or self.options["epochs"]) // accumulation)
 
     def parts(self, model, callbacks, verbose):
         """Yields the arguments of Keras's `fit`."""
-        yield dict(self.options, callbacks=callbacks, verbose=verbose)
+        yield dict(self.options, x=self.readable, callbacks=callbacks, verbose=verbose)
+
+
+def report_interval(steps, steps_per_epoch):
+    """Returns the number of steps in one Keras epoch of a run of `steps` steps.
+
+    This is `steps_per_epoch`, which must divide `steps`, or by default the largest divisor of `steps` up to 1,000.
+    """
+    if steps_per_epoch is None:
+        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
+    if steps % steps_per_epoch:
+        near = [d for d in range(1, steps + 1) if steps % d == 0]
+        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
+        raise ValueError(
+            f"`steps_per_epoch` must divide the length of the run. Received: steps_per_epoch={steps_per_epoch} for "
+            f"{steps} steps. Use {', '.join(map(str, sorted(near)))}."
+        )
+    return steps_per_epoch

@@ -29,8 +29,8 @@ def _length(source):
         return None
 
 
-def check_source(source):
-    """Raises a ValueError unless `source` yields batches."""
+def check_source(source, y=None):
+    """Raises a ValueError unless `source` yields batches, which contain the targets, so that there is no `y`."""
     values_of(source)
     is_array = hasattr(source, "shape") and hasattr(source, "dtype")
     if is_array or isinstance(source, (str, bytes)) or not (hasattr(source, "__iter__") or hasattr(source, "__len__")):
@@ -39,6 +39,8 @@ def check_source(source):
             f"Data must be {KINDS}. Received: {received}."
             + (' Put token ids into a dict: {"token_ids": ids, "padding_mask": mask}.' if is_array else "")
         )
+    if y is not None:
+        raise ValueError(f"The batches of a {type(source).__name__} contain their targets. Received: y. Omit it.")
 
 
 def readable(source, convert, endless=False):
