@@ -4,6 +4,7 @@ from .. import models  # noqa: F401  registers the families for `from_preset`
 from .few_shot import FewShot
 from .multi_task import MultiTask
 from .multiple_choice import MultipleChoice
+from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
 from .task import Task
 from .text_classifier import TextClassifier
@@ -14,6 +15,7 @@ __all__ = [
     "FewShot",
     "MultiTask",
     "MultipleChoice",
+    "Prompts",
     "QuestionAnswerer",
     "Task",
     "TextClassifier",

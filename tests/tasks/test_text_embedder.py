@@ -10,9 +10,8 @@ import kerasbert
 from kerasbert.data import Tokenizer
 from kerasbert.data.batches import bucketing
 from kerasbert.models import Backbone, Bert, BertConfig, Elmo, ElmoConfig
-from kerasbert.tasks import TextEmbedder
+from kerasbert.tasks import Prompts, TextEmbedder
 from kerasbert.tasks.poolings import POOLINGS
-from kerasbert.tasks.text_embedder import Prompts
 from tests.models.reference import randomize, to_numpy
 
 WORDS = "the cat sat on a mat and dogs ran home fast while birds sang old songs all day".split()
@@ -270,3 +269,18 @@ def test_prompts_that_are_not_pooled(backbone, tokenizer, tmp_path):
             vectors = again.embed(TEXTS, prompt=name)
             np.testing.assert_allclose(vectors, peer.encode(TEXTS, prompt_name=name), atol=2e-5)
         assert np.abs(again.embed(TEXTS) - again.embed(TEXTS, prompt="query")).max() > 1e-2
+
+
+def test_queries_and_documents(backbone, tokenizer):
+    """Queries and documents have prompts of their own, or the default one where there is none for them."""
+    prompts = Prompts({"query": "the ", "passage": "old ", "other": "mat "}, "other")
+    model = TextEmbedder(backbone, prompts=prompts, tokenizer=tokenizer)
+    queries, documents = model.embed_queries(TEXTS[:2]), model.embed_documents(TEXTS)
+    np.testing.assert_array_equal(queries, model.embed(TEXTS[:2], prompt="query"))
+    np.testing.assert_array_equal(documents, model.embed(TEXTS, prompt="passage"))
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (queries, documents)]
+    np.testing.assert_allclose(model.similarity(queries, documents), unit[0] @ unit[1].T, atol=1e-5)
+    with pytest.raises(ValueError, match=r"same width.*\(2, 24\) and \(11, 2\)"):
+        model.similarity(queries, documents[:, :2])
+    model = TextEmbedder(backbone, prompts={"document": "old "}, tokenizer=tokenizer)
+    np.testing.assert_array_equal(model.embed_queries(TEXTS[:2]), model.embed(TEXTS[:2]))

@@ -1,0 +1,287 @@
+"""Base class of models that map each text to a vector, or to one for each of its tokens."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..backend.chunks import in_chunks
+from ..backend.compilation import compiled, compiles_shapes
+from ..backend.distribution import num_replicas
+from ..checkpoints.arguments import Saved
+from ..core.inputs import checked_inputs
+from ..data.batches.bucketing import batches_by_length, resized, row_lengths
+from ..data.tasks.examples import encode_texts
+from ..data.tasks.labels import indices_of
+from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..retrieval.loss import SHORT, Loss, loss_of
+from ..retrieval.similarity import SIMILARITIES
+from ..training.alternating import plain_optimizers
+from ..training.convert import read_texts
+from .prompts import Prompts, prompts_of
+from .task import Task, as_rows, check_texts_together, zipped_columns
+
+SIMILARITY_ROWS = 1024  # rows of queries and of documents that are compared at a time
+
+
+class Embedder(Task):
+    """Base class of embedders, whose training examples are tuples of texts: anchors, positives, negatives.
+
+    A subclass implements `vectors_of_rows`, and where queries and documents differ, `encode`. Prompts are only added by
+    `embed`, `embed_queries` and `embed_documents`, not in training.
+
+    Args:
+        backbone: an encoder.
+        max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
+            backbone and the tokenizer, at most 512.
+        lowercase: whether texts are converted to lower case before tokenization.
+        prompts: {name: text}, or a `Prompts`.
+        objective: a loss of `kerasbert.retrieval`, its name, or a dict of its name and options.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
+    """
+
+    SAVES = ("max_length", "lowercase")
+    SAVED_AS = {
+        "prompts": Saved(dict[str, str | dict[str, str] | bool | None] | None),
+        "objective": Saved(str | dict | None, highest=10_000),
+    }
+
+    similarity_name = "cosine"  # how vectors are compared: a name from `retrieval.similarity.SIMILARITIES`
+    extra_inputs = ("prompt_lengths",)
+    needs_targets = False  # many objectives have no targets besides the order of the texts
+    TRAINING_ONLY = ("pair_classifier",)
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        max_length: int | None = None,
+        lowercase: bool = False,
+        prompts: Prompts | dict[str, str] | None = None,
+        objective: Loss | str | dict[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(backbone, tokenizer, **kwargs)
+        limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
+        self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
+        self.lowercase = lowercase
+        self.prompts = prompts_of(prompts)
+        self.objective = None if objective is None else loss_of(objective)
+        self._program = None
+        self.pair_classifier = self.choices = None
+        if self.objective is not None:
+            self.pair_classifier = self.objective.make_layer(backbone.config.kernel_initializer())
+            self.choices = keras.random.SeedGenerator(seed=0, name="choices") if self.objective.is_random else None
+
+    def example_inputs(self):
+        inputs = super().example_inputs()
+        if self.pair_classifier is None:
+            return inputs
+        return {key: np.stack([array] * self.objective.min_texts, axis=1) for key, array in inputs.items()}
+
+    def call(self, inputs, training=None):
+        if inputs.get("sequence_ids") is not None:
+            raise ValueError(f"A {type(self).__name__} reads one text per row. Received: packed rows (`sequence_ids`).")
+        several = len(inputs["token_ids"].shape) == 3
+        rows, texts = (as_rows(inputs), ops.shape(inputs["token_ids"])[1]) if several else (inputs, 1)
+        if training and self.objective is not None:
+            chunk = self.objective.chunk and self.objective.chunk * texts
+            vectors = in_chunks(lambda part: self.vectors_of_rows(part, training=True), rows, chunk, self.backbone)
+        else:
+            vectors = self.vectors_of_rows(rows)
+        if not several:
+            return vectors
+        vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
+        if self.pair_classifier is not None and not self.pair_classifier.built:
+            self.pair_classifier(self.objective.features(self.columns(vectors, inputs)))
+        return vectors
+
+    def vectors_of_rows(self, rows: dict[str, Any], training: bool = False) -> Any:
+        """Computes the vectors of texts, float32 (b, ...), for a batch with one text per row.
+
+        Args:
+            rows: the batch, with the keys in `extra_inputs`.
+            training: whether the vectors are computed for the objective, with dropout.
+        """
+        raise NotImplementedError
+
+    def columns(self, vectors, x):
+        """The columns that the objective reads, for vectors (b, c, ...) of a batch x."""
+        return [vectors[:, i] for i in range(vectors.shape[1])]
+
+    def inputs_of_backbone(self, x):
+        x = super().inputs_of_backbone(x)
+        if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
+            return x
+        check_texts_together(x, "(b, c, s), for examples of c texts")
+        return as_rows(x)
+
+    # === Training ===
+
+    def default_loss(self):
+        if self.objective is None:
+            raise ValueError(
+                f"Training a {type(self).__name__} needs an objective: {', '.join(SHORT)}, or a loss of "
+                f"kerasbert.retrieval. Received: None. Use {type(self).__name__}.from_preset(path, "
+                'objective="ranking"), or compile(optimizer, loss=...).'
+            )
+        return None
+
+    def default_metrics(self):
+        return None
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if self.objective is None:
+            return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+        if len(x["token_ids"].shape) == 2:  # a single column
+            x = {key: array[:, None] for key, array in x.items() if array is not None}
+            y_pred = y_pred[:, None]
+        step = {"texts": text_keys(x["token_ids"]), "layer": self.pair_classifier}
+        if training:
+            step["number"] = plain_optimizers(self.optimizer)[0].iterations
+            step["seed"] = self.choices
+        return self.objective(self.columns(y_pred, x), y, sample_weight, **step) / num_replicas()
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if self.objective is not None:
+            return {metric.name: metric.result() for metric in self.metrics}
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    # === Text ===
+
+    def encode(self, texts, query=False):
+        """Encodes texts as a batch. Queries differ from documents only in subclasses."""
+        if self.lowercase:
+            texts = [t.lower() if isinstance(t, str) else tuple(part.lower() for part in t) for t in texts]
+        return encode_texts(self.require_tokenizer(), texts, self.max_length)
+
+    def encode_columns(self, examples):
+        """Encodes tuples of c texts as a batch with arrays (b, c, ...), or (b, ...) if c is 1."""
+        encoded = self.encode([text for texts in examples for text in texts])
+        if len(examples[0]) == 1:
+            return encoded
+        return {key: array.reshape(len(examples), -1, *array.shape[1:]) for key, array in encoded.items()}
+
+    def examples_of(self, x):
+        return zipped_columns(x)
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Returns batches of texts, or of tuples with as many texts as the objective requires.
+
+        Args:
+            y: the targets of the objective, if it has any.
+        """
+        texts = list(x)
+        many = 1 if isinstance(texts[0], str) else len(texts[0])
+        parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        if len({len(part) for part in parts}) > 1:
+            wrong = next(i for i, part in enumerate(parts) if len(part) != many)
+            raise ValueError(
+                f"All examples must have the same number of texts. Received: {many} texts in example 0, "
+                f"but {len(parts[wrong])} in example {wrong}."
+            )
+        if self.objective is not None and (y is not None or shuffle):
+            self.objective.check_texts(parts, batch_size)
+            y = self.objective.read_labels(y, len(texts), many)
+            y = np.zeros(len(texts), "float32") if y is None else y
+        return self.bucketed_batches(self.encode_columns(parts), y, sample_weight, batch_size, epochs, seed, shuffle)
+
+    def array_targets(self, y):
+        is_named = self.objective is not None and self.objective.targets == "classes"
+        return indices_of(self.objective.labels, y) if is_named else y
+
+    def embed(self, texts: str | Sequence[str], batch_size: int = 32, prompt: str | None = None) -> Any:
+        """Computes the vectors of texts; see the subclasses."""
+        raise NotImplementedError
+
+    def embed_queries(self, texts: str | Sequence[str], batch_size: int = 32) -> Any:
+        """Like `embed`, with the prompt "query", if there is one."""
+        return self.embed(texts, batch_size, self.prompts.for_queries)
+
+    def embed_documents(self, texts: str | Sequence[str], batch_size: int = 32) -> Any:
+        """Like `embed`, with the prompt "document", "passage" or "corpus", if there is one."""
+        return self.embed(texts, batch_size, self.prompts.for_documents)
+
+    def similarity(self, queries: Any, documents: Any) -> np.ndarray:
+        """Compares vectors of queries with vectors of documents by the similarity of this model.
+
+        Args:
+            queries, documents: results of `embed` for several texts, float (a, m) and (b, m).
+
+        Returns: numpy float32 (a, b). Distances are negated.
+        """
+        queries, documents = np.atleast_2d(queries), np.atleast_2d(documents)
+        if queries.shape[1] != documents.shape[1]:
+            raise ValueError(
+                "Vectors of queries and documents must have the same width. Received: shapes "
+                f"{queries.shape} and {documents.shape}."
+            )
+        compare, step = SIMILARITIES[self.similarity_name].of_all, SIMILARITY_ROWS
+        scores = np.zeros((len(queries), len(documents)), "float32")
+        for a in range(0, len(queries), step):
+            for b in range(0, len(documents), step):
+                found = compare(
+                    *(ops.convert_to_tensor(x, "float32") for x in (queries[a : a + step], documents[b : b + step]))
+                )
+                scores[a : a + step, b : b + step] = ops.convert_to_numpy(found)
+        return scores
+
+    def _checked_texts(self, texts, prompt):
+        """Returns (list of texts with the prompt before each, the prompt), or raises a ValueError."""
+        before = self.prompts.text(prompt)
+        texts = read_texts(texts, "embed")
+        wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise ValueError(f"Each text must be a str. Received: {texts[wrong]!r:.60}, as text {wrong}.")
+        return [before + text for text in texts], before
+
+    def _computed(self, encoded, batch_size) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Computes the vectors of a batch of texts, in batches of similar length.
+
+        Yields: (numbers of the texts, their vectors). The program computes the next batch meanwhile.
+        """
+        self.check_batch(encoded)
+        left = "padding_mask" in encoded
+        exact = self.engine is not None or not compiles_shapes()
+        previous = None  # its vectors are fetched while the device computes the next ones
+        for examples, rows, width in batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=exact):
+            batch = {}
+            for key, array in encoded.items():
+                array = array[examples] if array.ndim == 1 else resized(array[examples], width, left)
+                batch[key] = np.pad(array, [(0, rows - len(examples)), *[(0, 0)] * (array.ndim - 1)])
+            computed = examples, self._vectors_of(batch)
+            if previous is not None:
+                yield previous[0], ops.convert_to_numpy(previous[1])[: len(previous[0])]
+            previous = computed
+        if previous is not None:
+            yield previous[0], ops.convert_to_numpy(previous[1])[: len(previous[0])]
+
+    def _vectors_of(self, batch):
+        """Starts computing the vectors of a batch, by one program per shape, without waiting for the device."""
+        if self.engine is not None:
+            return self.engine(batch)
+        if self._program is None:
+            self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
+        with checked_inputs():
+            return self._program(batch)
+
+    # === Folders ===
+
+    def arguments(self):
+        objective = None if self.objective is None else self.objective.config()
+        return {**super().arguments(), "prompts": dataclasses.asdict(self.prompts), "objective": objective}
+
+
+def text_keys(token_ids: Any) -> Any:
+    """Two numbers for each text, which are equal for equal texts: int32 (b, c, 2) for token ids (b, c, s).
+
+    Equal numbers for different texts have a probability of 2^-64.
+    """
+    ids = ops.cast(token_ids, "int32")
+    factors = np.random.default_rng(0).integers(-(2**31), 2**31, (2, ids.shape[-1]), dtype=np.int64)
+    factors = ops.convert_to_tensor((factors | 1).astype("int32"))
+    return ops.cast(ops.sum((ids[:, :, None] + 1) * factors, axis=-1), "int32")
