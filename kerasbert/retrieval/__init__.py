@@ -1,6 +1,9 @@
-"""Losses of embedders, rerankers, sparse and late-interaction models; mining of negatives; few labels."""
+"""Losses of embedders, rerankers, sparse and late-interaction models; search, evaluation, mining; few labels."""
 
+from .approximate import ApproximateIndex
+from .bm25 import BM25
 from .distillation import DistillKL, EmbeddingMSE, MarginMSE
+from .evaluation import Collection, evaluate_retrieval, read_beir, retrieve
 from .few_labels import contrastive_pairs, entailment_scores
 from .loss import Loss, Step, loss_of
 from .mining import NegativeRules, mine_hard_negatives
@@ -20,6 +23,7 @@ from .reranking import (
     ScoreMarginMSE,
 )
 from .scored_pairs import AnglE, Contrastive, CoSENT, CosineSimilarity, OnlineContrastive, PairClasses
+from .search import Found, search
 from .similarity import max_sim
 from .sparse import Splade, flops, splade_pooling
 from .triplets import BatchAll, BatchHard, BatchHardSoftMargin, BatchSemiHard, Triplet
@@ -30,17 +34,21 @@ __all__ = [
     "GIST",
     "AdaptiveLayer",
     "AnglE",
+    "ApproximateIndex",
+    "BM25",
     "BatchAll",
     "BatchHard",
     "BatchHardSoftMargin",
     "BatchSemiHard",
     "BinaryCrossEntropy",
     "CoSENT",
+    "Collection",
     "Contrastive",
     "CosineSimilarity",
     "CrossEntropy",
     "DistillKL",
     "EmbeddingMSE",
+    "Found",
     "GlobalOrthogonal",
     "LambdaLoss",
     "ListMLE",
@@ -64,9 +72,13 @@ __all__ = [
     "Triplet",
     "contrastive_pairs",
     "entailment_scores",
+    "evaluate_retrieval",
     "flops",
     "loss_of",
     "max_sim",
     "mine_hard_negatives",
+    "read_beir",
+    "retrieve",
+    "search",
     "splade_pooling",
 ]

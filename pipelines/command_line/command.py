@@ -35,7 +35,10 @@ EXTRAS = {
     **dict.fromkeys(("datatrove", "fsspec", "trafilatura", "warcio", "cchardet", "magic"), "scale"),
     **dict.fromkeys(("etils", "orbax"), "scale"),
     **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "export"),
+    **dict.fromkeys(("bm25s", "Stemmer"), "retrieval"),
+    "faiss": "faiss",
     "gradio": "demo",
+    "usearch": "usearch",
     "matplotlib": "plots",
     "keras_hub": "hub",
 }

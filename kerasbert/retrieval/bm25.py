@@ -1,0 +1,67 @@
+"""Search by words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..core.packages import required
+from .search import Best, Found, check_top_k, order_of
+
+
+class BM25:
+    """Search by words: BM25 (Robertson, Zaragoza 2009) as Lucene computes it, by the library bm25s.
+
+    Args:
+        documents: the texts.
+        ids: their ids, which order equal scores; see `search`.
+        k1, b: how much repeated words count, and by how much long documents are discounted. The defaults are those
+            of Anserini's baselines.
+        language: language of the stemmer ("english", "german", ...), and for English of the stop words, which do not
+            count. None compares words as they are.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[str],
+        ids: Sequence[str] | None = None,
+        k1: float = 0.9,
+        b: float = 0.4,
+        language: str | None = "english",
+    ):
+        library, self._stemmer, self._stop_words = required("bm25s", "retrieval"), None, []
+        if language is not None:
+            stemmers = required("Stemmer", "retrieval")
+            if language not in stemmers.algorithms():
+                known = ", ".join(stemmers.algorithms())
+                raise ValueError(f"`language` must be None or one of {known}. Received: {language!r}.")
+            self._stemmer = stemmers.Stemmer(language)
+            self._stop_words = STOP_WORDS if language == "english" else []
+        self._tokenize = library.tokenize
+        self.order = order_of(ids, len(documents))
+        words = self._words(documents)
+        if not any(words):
+            raise ValueError(f"BM25 needs documents with words. Received: {len(documents)} documents without any.")
+        self._index = library.BM25(k1=k1, b=b, method="lucene")
+        self._index.index(words, show_progress=False)
+
+    def _words(self, texts):
+        return self._tokenize(
+            list(texts), stopwords=self._stop_words, stemmer=self._stemmer, return_ids=False, show_progress=False
+        )
+
+    def search(self, queries: Sequence[str], top_k: int = 10) -> Found:
+        """Finds the documents with words of the queries. Documents without any are not found."""
+        best = Best(len(queries), check_top_k(top_k, len(self.order)), self.order)
+        for row, words in enumerate(self._words(queries)):
+            known = [word for word in words if word in self._index.vocab_dict]
+            scores = self._index.get_scores(known) if known else np.zeros(len(self.order), "float32")
+            scores = np.where(scores > 0, scores, -np.inf)
+            best.add(slice(row, row + 1), slice(0, len(scores)), scores[None])
+        return best.found()
+
+
+# The stop words of Lucene.
+STOP_WORDS = (
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with"
+).split()

@@ -1,0 +1,259 @@
+"""Evaluation of search: a collection in the form of BEIR, a first stage, and a second one that reorders its results."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.text.tables import jsonl_values, text_lines
+from ..metrics import retrieval
+from .bm25 import BM25
+from .search import Best, check_top_k, order_of, rows_of, search
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    """Documents, queries, and judgments of which document answers which query.
+
+    Args:
+        documents: {id: text}.
+        queries: {id: text}.
+        relevant: {query: {document: grade}}. A grade above 0 is relevant.
+    """
+
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    relevant: Mapping[str, Mapping[str, float]]
+
+    def __post_init__(self) -> None:
+        if not self.documents or not self.judged:
+            raise ValueError(
+                "A collection needs documents, and a query with a relevant document. Received: "
+                f"{len(self.documents)} documents and {len(self.judged)} queries with one."
+            )
+        for query, grades in self.relevant.items():
+            if query not in self.queries:
+                raise ValueError(f"Judgments must be about queries of the collection. Received: the query {query!r}.")
+            unknown = next((one for one in grades if one not in self.documents), None)
+            if unknown is not None:
+                raise ValueError(
+                    f"Judgments must be about documents of the collection. Received: the document {unknown!r} for the "
+                    f"query {query!r}."
+                )
+
+    @property
+    def judged(self) -> list[str]:
+        """The queries with a relevant document, in order. Others are not searched."""
+        return [query for query, grades in self.relevant.items() if any(grade > 0 for grade in grades.values())]
+
+
+# === Files ===
+
+
+def read_beir(folder: str | Path, split: str = "test") -> Collection:
+    """Reads a folder in the form of BEIR (Thakur et al. 2021, arXiv 2104.08663).
+
+    `corpus.jsonl` has a document per line, {"_id", "title", "text"}, whose text is title and text with a space between
+    them; `queries.jsonl` has {"_id", "text"}; `qrels/SPLIT.tsv` has the judgments. The first two may end in .gz.
+
+    Raises:
+        ValueError: for ids that occur twice, and judgments of ids that do not occur.
+    """
+    folder = Path(folder)
+    documents = _texts(_file(folder, "corpus"), titled=True)
+    return Collection(documents, _texts(_file(folder, "queries")), read_judgments(_judgments(folder, split)))
+
+
+def is_beir(folder: str | Path) -> bool:
+    """Whether a folder has the form of BEIR."""
+    return any((Path(folder) / f"corpus.jsonl{end}").is_file() for end in ("", ".gz"))
+
+
+def _file(folder, name):
+    found = [folder / f"{name}.jsonl{end}" for end in ("", ".gz")]
+    for path in found:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"A collection is a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv. Received: {folder} without "
+        f"{found[0].name}."
+    )
+
+
+def _judgments(folder, split):
+    path = folder / "qrels" / f"{split}.tsv"
+    if not path.is_file():
+        splits = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv"))) or "none"
+        raise FileNotFoundError(f"`split` must be one of {folder}: {splits}. Received: {split!r}.")
+    return path
+
+
+def _texts(path: Path, titled: bool = False) -> dict[str, str]:
+    """Reads {id: text}, with the titles of documents before their texts."""
+    found: dict[str, str] = {}
+    for number, row in jsonl_values(text_lines(path), path):
+        where = f"{path} line {number}"
+        name = row.get("_id") if isinstance(row, dict) else None
+        if isinstance(name, bool) or not isinstance(name, (str, int)):
+            raise ValueError(f'Every line must be an object with an "_id". Received: {where}: {row!r:.60}.')
+        parts = [row.get("title", "") if titled else "", row.get("text")]
+        parts[0] = "" if parts[0] is None else parts[0]
+        if not all(isinstance(part, str) for part in parts):
+            raise ValueError(f'Every line must have a "text", which is a str. Received: {where}: {row!r:.60}.')
+        if str(name) in found:
+            raise ValueError(f"Ids must differ. Received: {where} with {name!r}, as an earlier line.")
+        found[str(name)] = " ".join(parts).strip() if titled else parts[1]
+    return found
+
+
+def read_judgments(path: str | Path) -> dict[str, dict[str, float]]:
+    """Reads {query: {document: grade}} from a file of judgments.
+
+    Lines have the three columns of BEIR (query, document, grade) or the four of TREC (query, 0, document, grade), with
+    tabs or spaces between them. A first line of names is skipped.
+
+    Raises:
+        ValueError: for other lines, and for pairs that are judged twice with different grades.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(text_lines(path), start=1):
+        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+        if not any(cells):
+            continue
+        grade = _number(cells[-1])
+        if grade is None and number == 1 and len(cells) in (3, 4):
+            continue
+        if len(cells) not in (3, 4) or grade is None:
+            raise ValueError(
+                "A judgment must have the columns query, document and grade, or query, 0, document and grade. "
+                f"Received: {path} line {number}: {line.strip()!r:.60}."
+            )
+        query, document = cells[0], cells[-2]
+        before = found.setdefault(query, {}).setdefault(document, grade)
+        if before != grade:
+            raise ValueError(
+                f"A pair must have one grade. Received: {path} line {number}: {grade:g} for {query!r} and "
+                f"{document!r}, which had {before:g}."
+            )
+    return found
+
+
+def _number(cell):
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+# === Stages ===
+
+
+def evaluate_retrieval(
+    collection: Collection,
+    first: Any,
+    second: Any = None,
+    top_k: int = 100,
+    cutoffs: Mapping[str, Sequence[int]] | None = None,
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """Searches a collection, and returns the metrics of `metrics.retrieval`; the arguments are those of `retrieve`.
+
+    A grade above 0 is relevant, and grades do not differ otherwise, as in sentence-transformers.
+    """
+    return retrieval(collection.relevant, retrieve(collection, first, second, top_k, batch_size), cutoffs)
+
+
+def retrieve(
+    collection: Collection, first: Any, second: Any = None, top_k: int = 100, batch_size: int = 32
+) -> dict[str, dict[str, float]]:
+    """Searches the documents of a collection for the queries that have relevant ones.
+
+    Args:
+        collection: documents and queries.
+        first: the first stage: "bm25", or an embedder of any kind, whose vectors are searched exactly.
+        second: reorders the documents of the first stage: a reranker (`score(pairs)`), or an embedder. Default: none.
+        top_k: number of documents of the first stage per query. A smaller collection is searched whole.
+        batch_size: texts per step.
+
+    Returns: {query: {document: score}}, with the scores of the last stage.
+    """
+    if first != "bm25" and not is_embedder(first):
+        raise ValueError(
+            'A first stage must be "bm25" or an embedder. Received: '
+            f"{first if isinstance(first, str) else type(first).__name__}. A reranker is a second stage."
+        )
+    if second is not None and not is_embedder(second) and not hasattr(second, "score"):
+        raise ValueError(f"A second stage must be a reranker or an embedder. Received: a {type(second).__name__}.")
+    queries = {query: collection.queries[query] for query in collection.judged}
+    documents = collection.documents
+    top_k = check_top_k(min(top_k, len(documents)), len(documents))
+    if first == "bm25":
+        ids = list(documents)
+        found = BM25(list(documents.values()), ids).search(list(queries.values()), top_k)
+        results = found.named(list(queries), ids)
+    else:
+        results = _by_vectors(first, queries, documents, top_k, batch_size)
+    if second is None or not any(results.values()):
+        return results
+    reorder = _by_second_vectors if is_embedder(second) else _by_pairs
+    return reorder(second, queries, documents, results, batch_size)
+
+
+def is_embedder(model: Any) -> bool:
+    """Whether an object has the methods of embedders."""
+    return all(hasattr(model, name) for name in ("embed_queries", "embed_documents", "similarity"))
+
+
+CHUNK = 5_000  # documents whose vectors are kept at once
+
+
+def _by_vectors(model, queries, documents, top_k, batch_size):
+    """Results of an exact search; the vectors of the documents are computed and searched in chunks."""
+    ids, texts, order = list(documents), list(documents.values()), order_of(list(documents), len(documents))
+    vectors = model.embed_queries(list(queries.values()), batch_size=batch_size)
+    best = Best(len(queries), top_k, order)
+    for start in range(0, len(texts), CHUNK):
+        part = texts[start : start + CHUNK]
+        found = search(
+            vectors,
+            model.embed_documents(part, batch_size=batch_size),
+            min(top_k, len(part)),
+            model.similarity,
+            ids[start : start + CHUNK],
+        )
+        best.merge(found, start)
+    return best.found().named(list(queries), ids)
+
+
+def _by_second_vectors(model, queries, documents, results, batch_size):
+    """Scores of an embedder for the results of a first stage."""
+    candidates = list(dict.fromkeys(one for found in results.values() for one in found))
+    number = {one: i for i, one in enumerate(candidates)}
+    vectors = model.embed_queries(list(queries.values()), batch_size=batch_size)
+    theirs = model.embed_documents([documents[one] for one in candidates], batch_size=batch_size)
+    scored = {}
+    for i, query in enumerate(queries):
+        found = list(results[query])
+        own = rows_of(theirs, np.array([number[one] for one in found], "int64"))
+        scores = model.similarity(rows_of(vectors, slice(i, i + 1)), own)[0] if found else []
+        scored[query] = {one: float(score) for one, score in zip(found, scores, strict=True)}
+    return scored
+
+
+def _by_pairs(model, queries, documents, results, batch_size):
+    """Scores of a reranker for the results of a first stage."""
+    pairs = [(query, one) for query, found in results.items() for one in found]
+    scores = np.asarray(model.score([(queries[q], documents[d]) for q, d in pairs], batch_size=batch_size))
+    if scores.shape != (len(pairs),):
+        raise ValueError(
+            f"A reranker must give one score per pair. Received: scores of the shape {scores.shape} for {len(pairs)} "
+            "pairs. Use a model with one output."
+        )
+    scored: dict[str, dict[str, float]] = {query: {} for query in results}
+    for (query, document), score in zip(pairs, scores, strict=True):
+        scored[query][document] = float(score)
+    return scored
