@@ -73,9 +73,16 @@ def corpora(text, kind, special):
     return {name: Corpus.in_memory(pairs if "-" in name or name == "qnli" else documents(), of) for name in names}
 
 
+def corpora_of(recipe: Recipe, name: str):
+    """The corpora for a recipe by its name, in languages that it has."""
+    texts = corpora(*text_of(name))
+    known = getattr(recipe.data, "names", None)
+    return {name: text for name, text in texts.items() if known is None or {*name.split("-")} <= {*known}}
+
+
 def built(recipe: Recipe, name: str):
     """The compiled model of a recipe with its first batch."""
-    texts = corpora(*text_of(name))
+    texts = corpora_of(recipe, name)
     with tempfile.TemporaryDirectory() as folder:
         folders = {}
         if recipe.teacher:
@@ -154,7 +161,7 @@ def abstract_step_of(name, kind="gpu", dtype="mixed_bfloat16", settings=(), rows
     teacher = "bert.base" if recipe.teacher.startswith("hf://") else recipe.teacher
     recipe = dataclasses.replace(recipe, dtype=dtype, accumulation=1, teacher=teacher)
     text = "t5.tiny_multitask" if isinstance(recipe.data, TextAndTasks) else name
-    batch = make_batches(recipe, corpora(*text_of(text)))[0]
+    batch = make_batches(recipe, corpora_of(recipe, text))[0]
     optimizer = make_optimizer(recipe)  # its counters cannot be created in a trace
 
     def run():
