@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import kerasbert
-from kerasbert.checkpoints.folders import find_folder
+from kerasbert.checkpoints.folder import find_folder
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier

@@ -35,6 +35,11 @@ class Saved:
                 )
 
 
+def parameters_of(cls):
+    """Returns the names of the constructor arguments of a class."""
+    return set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs"}
+
+
 def check_arguments(cls, arguments, path):
     """Raises a ValueError if a saved constructor argument has the wrong type for a class, or is outside its limits.
 

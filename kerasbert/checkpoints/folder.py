@@ -1,18 +1,107 @@
-"""A model folder: its JSON files, each of which is opened once."""
+"""A model folder: where it is, what its files say, which classes they name, and whether they are of one save.
 
+The metadata of every `.safetensors` file has the random id of the save. `kerasbert.json` has it, too, with digests of
+the small files. Weights without an id were written by another program, which is never an error.
+"""
+
+import contextlib
 import dataclasses
+import difflib
 import functools
+import logging
 import os
+import re
 import typing
 from pathlib import Path
 
+import keras
+
+from ..core.family import FAMILIES, size_names
+from ..core.registration import Deferred
+from ..data.text import shipped
 from ..data.text.files import digest_of
-from ..data.text.json_files import check_types, read_json
+from ..data.text.folders import read_together
+from ..data.text.json_files import check_types, closest, read_json, shortened
+from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
+from ..data.tokenizers.export import TOKENIZER_FILES
+from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
+from .arguments import check_arguments, parameters_of
 from .config_checks import check_config_file
+from .hub import download
 from .tensor_files import EXTRA_WEIGHTS, WEIGHTS, TensorFiles, save_ids
+from .with_heads import WithHeads
 
 RECORD = "kerasbert.json"
+PARTS = ("generator", "discriminator")  # models in subfolders
+# Files that a model may have, and that loading it here, in `evaluate` or in transformers reads. What a save does not
+# write of them describes the model before.
+_REPLACED = re.compile(
+    r"config\.json|kerasbert\.(json|safetensors)|model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json"
+    r"|modules\.json|sentence_bert_config\.json|config_sentence_transformers\.json|generation_config\.json"
+    r"|recipe\.json|" + "|".join(map(re.escape, TOKENIZER_FILES))
+)
+_RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
+_POOLING = re.compile(r"\d+_\w+/config\.json")
+
+logger = logging.getLogger(__name__)
+
+# === Where it is ===
+
+
+def shipped_folder(name):
+    """Returns the folder of a model that comes with the package or its repository, or None if there is none."""
+    return shipped.shipped_folder(name, SHIPPED_FOLDERS)
+
+
+def find_folder(path, revision=None, token=None):
+    """Returns the local folder of a model, which is downloaded if necessary.
+
+    Args:
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
+        revision: branch, tag or commit on the Hugging Face Hub.
+        token: access token for the Hub.
+
+    Raises: FileNotFoundError if there is no such folder. ImportError if `huggingface_hub` is needed but not installed.
+    """
+    if str(path).startswith("hf://"):
+        return download(str(path)[5:], revision, token)
+    if not Path(path).is_dir():
+        if Path(path).name != str(path):
+            hub = f". For a model on the hub, use hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
+            raise FileNotFoundError(f"There is no folder {path}{hub}")
+        found = shipped_folder(str(path))
+        if found is not None:
+            return found
+        known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
+        sizes = closest(path, size_names())
+        close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
+        raise FileNotFoundError(
+            f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "
+            f"size ({sizes}). Received: {str(path)!r}, which is none of them."
+            + (f" Did you mean {close[0]}?" if close else "")
+        )
+    return Path(path)
+
+
+# === Its files ===
+
+
+def is_replaced(name):
+    """Whether a save of a model replaces or removes a file, given by its name."""
+    return _REPLACED.fullmatch(name) is not None
+
+
+def is_read(name):
+    """Whether a file in a model's folder, given by its name, is replaced by saves, or has weights of other programs."""
+    return is_replaced(name) or name.startswith(("pytorch_model", "model."))
+
+
+def has_digest(name):
+    """Whether `kerasbert.json` has a digest of a file, given by its name."""
+    if name == RECORD or name.endswith(".safetensors"):
+        return False
+    return is_replaced(name) or name in _RECORDS_OF_PARTS or _POOLING.fullmatch(name) is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +176,80 @@ class ModelFolder(os.PathLike):
         """The name of the model's class: the saved one, or one that the files of the folder imply, or None."""
         return self.saved.get("class") or self._class_by_files()
 
+    def class_of(self, arguments):
+        """Returns (name of the class of the model, arguments with those that the name implies).
+
+        Args:
+            arguments: {name: value}, the arguments of the caller.
+        """
+        if self.class_name is not None:
+            return self.class_name, arguments
+        family = self.backbone_class()
+        architecture = (self.config.get("architectures") or [None])[0]
+        classes = family.family.huggingface.of_type("classes", self.config["model_type"])
+        names = {theirs: ours for ours, theirs in classes.items()}  # the last class if several have the same name
+        name, _, options = names.get(architecture, "Backbone").partition(" with ")
+        return name, {options: True, **arguments} if options and name != "Backbone" else arguments
+
+    def backbone_class(self, cls=None):
+        """Returns the class of the backbone, given the class on which `from_preset` was called, or None for any.
+
+        Raises: ValueError if the folder belongs to another family.
+        """
+        model_type = self.config.get("model_type")
+        if model_type is None and not is_any_family(cls):  # missing in early configs; the class determines it
+            model_type = cls.family.config.model_type
+        if model_type not in FAMILIES:
+            raise ValueError(
+                f"`model_type` of {self.path / 'config.json'} must be one of {', '.join(sorted(FAMILIES))}. "
+                f"Received: {shortened(model_type)}."
+                + (" Early configs do not have it: add it to the file." if model_type is None else "")
+            )
+        found = FAMILIES[model_type]
+        if is_any_family(cls):  # the saved class may be a subclass of that of the family
+            name = self.saved.get("backbone_class")
+            return found if name is None else class_named(name, self, found)
+        if not (issubclass(found, cls) or issubclass(cls, found)):
+            raise ValueError(
+                f"{cls.__name__}.from_preset needs a folder of its family. Received: {self} with model_type "
+                f"{model_type!r}. Use {found.__name__} or Backbone."
+            )
+        return cls
+
+    def backbone_arguments(self, family):
+        """Returns the saved constructor arguments of the backbone, which is of the class `family`."""
+        saved = self.saved.get("backbone") or {}
+        check_arguments(family, saved, self.path / RECORD)
+        return {name: value for name, value in saved.items() if name in parameters_of(family) - {"config"}}
+
+    def own_arguments(self, cls):
+        """Returns the saved constructor arguments of a model of class `cls`, and {} if the model is of another class.
+
+        Labels that differ in `config.json` were edited there, where other programs read them.
+        """
+        if self.saved.get("class") != keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
+            return {}
+        arguments = self.saved.get("arguments") or {}
+        unknown = sorted(set(arguments) - (parameters_of(cls) - {"backbone"}))
+        cls.check_saved(arguments, self.path / RECORD)
+        if unknown:
+            raise ValueError(
+                f"`arguments` in {self.path / RECORD} must be those of {cls.__name__}. Received: {shortened(unknown)}. "
+                "Was it written by another version of kerasbert?"
+            )
+        labels, names = arguments.get("labels"), self.config.get("id2label") or {}
+        names = [names[key] for key in sorted(names, key=int)]
+        if isinstance(labels, list) and names and list(map(str, names)) != list(map(str, labels)):
+            arguments = {**arguments, "labels": names}
+        return arguments
+
+    def tokenizer(self):
+        """Returns the tokenizer, or None if there are no tokenizer files."""
+        try:
+            return Tokenizer.load(self)
+        except FileNotFoundError:
+            return None
+
     def digest(self, name):
         """Returns the SHA-256 of a file."""
         return self._digests.get(name) or self._digests.setdefault(name, digest_of(self.path / name))
@@ -106,6 +269,11 @@ class ModelFolder(os.PathLike):
         if keras_hub.is_preset(self._config_file):
             return huggingface.StoredWeights(family, keras_hub.PresetFiles(self.path, self._config_file))
         return huggingface.StoredWeights(family, TensorFiles(self.path))
+
+    @property
+    def is_of_sentence_transformers(self):
+        """Whether the folder has the files that list the modules, and the settings, of sentence-transformers."""
+        return any((self.path / name).exists() for name in ("modules.json", "config_sentence_transformers.json"))
 
     @functools.cached_property
     def _digests(self):
@@ -143,3 +311,124 @@ class ModelFolder(os.PathLike):
 def read_saved(folder):
     """Returns the content of the `kerasbert.json` of the model in a folder, or {} if there is none."""
     return ModelFolder(folder).saved
+
+
+# === Its classes ===
+
+
+def is_any_family(cls):
+    """Whether `cls` accepts several families: None, `Backbone`, or another base class without a `Family` record."""
+    return cls is None or cls.family is None
+
+
+def class_named(name, folder, base=None):
+    """Returns the class that is registered with Keras under a name.
+
+    Args:
+        name: the registered name, in which "kerasbert>" may be omitted.
+        folder: the folder that contains the name, for messages.
+        base: a backbone class that must be a base class of the result. None: the result must be an objective or a task.
+    """
+    cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
+    if isinstance(cls, Deferred):
+        cls = cls.resolve()
+    if base is None:
+        fits = isinstance(cls, type) and issubclass(cls, WithHeads)
+    else:
+        fits = isinstance(cls, type) and issubclass(cls, base)
+    if not fits:
+        what = "an objective or task" if base is None else f"a subclass of {base.__name__}"
+        raise ValueError(
+            f"{folder} must contain {what} that is registered with Keras. Received: {shortened(name)}. "
+            "If it is your class, import it first; other versions of kerasbert may have other classes."
+        )
+    return cls
+
+
+# === One save ===
+
+
+@contextlib.contextmanager
+def one_save(folder, allow_mixed=False):
+    """Context manager in which the files of a model are opened. Raises a ValueError unless they belong to one save.
+
+    If another program has changed files, one line says so: users edit labels, and transformers writes models.
+
+    Args:
+        folder: a `ModelFolder`.
+        allow_mixed: whether files of several saves are accepted.
+    """
+    if allow_mixed:
+        yield
+        return
+    with read_together(folder.path, is_read):
+        changed = _changed_files(folder)
+        if changed:
+            logger.warning(
+                f"{folder} was changed by another program since the model was saved: {', '.join(changed)}. This is "
+                f"used as it is now. To save it with the model: kerasbert.load({str(folder)!r}).save_to_preset("
+                f"{str(folder)!r})"
+            )
+        yield
+
+
+@contextlib.contextmanager
+def opened_model(path, revision=None, token=None, allow_mixed=False, reads_discriminators=True):
+    """Context manager that yields the `ModelFolder` of a model, inside which its files are opened; see `one_save`.
+
+    Args:
+        path: a `ModelFolder`, or what `find_folder` takes, with `revision` and `token`. If the folder holds a generator
+            and a discriminator, the discriminator is opened.
+        allow_mixed: whether files of several saves are accepted.
+        reads_discriminators: whether any discriminator can be opened, or only one that predicts tokens.
+    """
+    folder = path if isinstance(path, ModelFolder) else ModelFolder(find_folder(path, revision, token))
+    with contextlib.nullcontext() if allow_mixed else read_together(folder.path, is_read):
+        model = folder.part("discriminator") if folder.class_name == "ReplacedTokenDetection" else folder
+        if model is not folder and not reads_discriminators and model.saved.get("class") != "MaskedLM":
+            raise ValueError(
+                f"A MaskedLM needs a folder that predicts tokens. Received: {path}, which holds a generator and a "
+                f"discriminator. Use {path}/generator, or {path}/discriminator for its weights with a new head."
+            )
+        with one_save(model, allow_mixed):
+            yield model
+
+
+def _changed_files(folder):
+    """Returns the names of files that another program has changed. Raises a ValueError for files of another save."""
+    record = folder.record.get("save") or {}
+    _check_ids(folder, record.get("id"), folder.save_ids)
+    changed = [name for name, save_id in folder.save_ids.items() if record and save_id is None]
+    for name, digest in (record.get("files") or {}).items():
+        path = folder.path / name
+        if has_digest(name) and path.is_file() and folder.digest(name) != digest:
+            if name in _RECORDS_OF_PARTS:
+                raise ValueError(_mixed(folder, f"{path.parent.name}/ is of another one"))
+            changed.append(name)
+    return changed
+
+
+def _check_ids(folder, expected, ids):
+    """Raises a ValueError unless the weights in a folder belong to one save, and to that of its `kerasbert.json`.
+
+    Args:
+        folder: folder of the model.
+        expected: the id in `kerasbert.json`, or None.
+        ids: {name of a file of weights: its id, or None}.
+    """
+    ours = {name: save_id for name, save_id in ids.items() if save_id is not None}
+    wrong = [name for name, save_id in ours.items() if save_id != (expected or next(iter(ours.values())))]
+    if wrong:
+        raise ValueError(_mixed(folder, f"{wrong[0]} is of another one{'' if expected is None else f' than {RECORD}'}"))
+    shards = {name: save_id for name, save_id in ids.items() if name.startswith("model-")}
+    if len(set(shards.values())) > 1:
+        other = next(name for name, save_id in shards.items() if save_id is None)
+        raise ValueError(_mixed(folder, f"{other} is of another one than the other shards"))
+
+
+def _mixed(folder, what):
+    return (
+        f"All files of a model folder must be of one save. Received: {folder}, of which {what}: files of two models "
+        f"were mixed, or a save was interrupted. Save the model again. To use the folder as it is: "
+        f"kerasbert.load({str(folder)!r}, allow_mixed=True)."
+    )

@@ -124,6 +124,7 @@ class StoredWeights:
     def __init__(self, family, files):
         self.family = family
         self.files = files
+        self.num_elements = files.num_elements
         check_not_quantised(files.keys(), files.folder)
         self.prefix = f"{family.huggingface.prefix}." if family.huggingface.prefix else ""
         found = {_WRAPPERS.sub("", name): name for name in files.keys()}
@@ -167,20 +168,11 @@ class StoredWeights:
         fields = self.family.huggingface.fields
         return {} if fields is None else fields(self)
 
-    @property
-    def num_elements(self):
-        return self.files.num_elements
-
     def __contains__(self, name):
         return name in self.names
 
     def read(self, name):
         return self.files.read(self.names[name])
-
-    def has_layer(self, path):
-        """Whether the file contains the layer with this path."""
-        entry = self.family.huggingface.names.get(path)
-        return entry is not None and any(name.startswith(f"{entry}.") for name in self.names)
 
 
 def implied_by(backbone):

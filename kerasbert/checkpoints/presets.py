@@ -5,6 +5,7 @@ tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 """
 
 import contextlib
+import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,24 +16,13 @@ from ..core.initializers import zero_weights
 from ..core.inputs import accepting_larger_tokenizers
 from ..core.registration import ENGINES
 from ..data.text.folders import read_again
-from ..data.tokenizers.tokenizer import Tokenizer
+from ..data.text.json_files import shortened
+from ..data.text.shipped import SHIPPED
 from . import huggingface
-from .arguments import accepting_arguments
-from .classes import class_named, class_of, family_class, is_any_family
+from .arguments import accepting_arguments, parameters_of
 from .config_checks import checked_config
-from .folder import ModelFolder
-from .folders import SHIPPED, find_folder
+from .folder import RECORD, ModelFolder, class_named, find_folder, is_any_family, is_read, opened_model
 from .huggingface_config import read_config
-from .overrides import (
-    backbone_arguments,
-    check_engine,
-    check_fixed,
-    own_arguments,
-    split,
-    split_settings,
-    takes_pooler,
-)
-from .saves import is_read, opened_model
 from .weight_checks import check_sizes
 
 
@@ -44,23 +34,22 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     `generator/` and `discriminator/` as a `ReplacedTokenDetection`.
 
     Args:
-        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package; or a `ModelFolder`,
+            whose files have been read.
         **arguments: see `Trainable.from_preset`. With `allow_mixed=True`, a folder is loaded even if its files were
             written by several saves; with `allow_nan=True`, even if weights are NaN or infinite.
 
     Returns: a backbone, an objective or a task.
     """
-    path = find_folder(path, arguments.get("revision"), arguments.get("token"))
-    if arguments.get("allow_mixed"):
-        return _load(ModelFolder(path), arguments)
-    return read_again(path, is_read, lambda: _load(ModelFolder(path), arguments))
-
-
-def _load(folder, arguments):
-    name, arguments = class_of(folder, arguments)
+    if not isinstance(path, ModelFolder):
+        path = find_folder(path, arguments.get("revision"), arguments.get("token"))
+        if not arguments.get("allow_mixed"):
+            return read_again(path, is_read, lambda: load(ModelFolder(path), **arguments))
+        path = ModelFolder(path)
+    name, arguments = path.class_of(arguments)
     if name == "Backbone":
-        return load_backbone(None, folder, **arguments)
-    return class_named(name, folder).from_preset(folder, **arguments)
+        return load_backbone(None, path, **arguments)
+    return class_named(name, path).from_preset(path, **arguments)
 
 
 @forgetting_failed_variables()
@@ -84,15 +73,13 @@ def load_backbone(
     if _size_of(path) is not None:
         return _new_backbone(cls, path, load_weights, dtype, overrides)
     with opened_model(path, revision, token, allow_mixed) as folder:  # the weights are read later, from open files
-        stored = folder.config
-        if stored.get("model_type") is None:  # missing in early configs; the class determines it
-            stored = {**stored, "model_type": None if is_any_family(cls) else cls.family.config.model_type}
-        family = family_class(cls, stored, folder)
-        arguments, fields = split(family, {**backbone_arguments(family, folder), **overrides})
+        family = folder.backbone_class(cls)
+        saved = folder.backbone_arguments(family)
         weights = folder.open_weights(family.family) if load_weights else None
-        config = _config(family, stored, fields, weights, folder)
+        arguments, fields = _split(family, overrides)
+        config = _config(family, folder, fields, weights)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
-        backbone = family(config, dtype=dtype, **arguments)
+        backbone = family(config, dtype=dtype, **{**saved, **arguments})
     if load_weights:
         huggingface.load_weights(backbone, weights, allow_nan)
     return backbone
@@ -114,7 +101,7 @@ def _new_backbone(cls, size, load_weights, dtype, overrides):
             "load_weights=False) for random ones, a folder, hf://org/name, or a model that comes with kerasbert: "
             f"{', '.join(SHIPPED)}."
         )
-    arguments, fields = split(family, overrides)
+    arguments, fields = _split(family, overrides)
     return family(family.family.config(**{**_size_of(size), **fields}), dtype=dtype, **arguments)
 
 
@@ -128,51 +115,55 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     allow_nan, allow_mixed = (overrides.pop(name, False) for name in ("allow_nan", "allow_mixed"))
     where = dict(revision=revision, token=token, reads_discriminators=cls.reads_discriminators)
     if engine is not None:
-        check_engine(engine, path, load_weights, dtype)
+        _check_engine(engine, path, load_weights, dtype)
         with opened_model(path, allow_mixed=True, **where) as folder:
             if folder.saved.get("export"):
                 path = folder
             else:
                 path, overrides = ENGINES[engine].exported(folder.path, cls, overrides), {}
-    if _size_of(path) is not None:
-        settings, rest = split_settings(cls, overrides)
-        family = find_size(path)
-        needed = _needed_fields(cls, family)
-        if takes_pooler(family):
-            needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
-        return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **settings)
-    with contextlib.ExitStack() as reading:
-        folder = reading.enter_context(opened_model(path, allow_mixed=allow_mixed, **where))
-        return _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading)
+    if _size_of(path) is None:
+        where |= dict(allow_mixed=allow_mixed)
+        return _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides)
+    settings, rest = _split_settings(cls, overrides)
+    family = find_size(path)
+    needed = _needed_fields(cls, family)
+    if _takes_pooler(family):
+        needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
+    return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **settings)
 
 
-def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading):
-    """Loads an objective or a task from a `ModelFolder`. `reading` is closed when all files have been opened."""
-    settings, rest = split_settings(cls, overrides)
-    path, settings = cls.open_folder(folder.path, settings)
-    folder = folder if path == folder.path else ModelFolder(path)
-    family = family_class(None, folder.config, folder)
-    renewed = cls.head_to_renew(folder.config, settings)
-    arguments, export = own_arguments(cls, folder), folder.saved.get("export")
-    settings = {**arguments, **settings}
-    if export:
-        check_fixed(folder, arguments, overrides)
-    settings = cls.arguments_from_config(folder.config, settings)
-    if "tokenizer" not in settings:
-        settings["tokenizer"] = load_tokenizer(folder)
-    rest = {**backbone_arguments(family, folder), **_needed_fields(cls, family), **rest}
-    if takes_pooler(family) and "pooler" not in overrides:
-        rest["pooler"] = cls.needs_pooler(family.family, settings)
-    options, fields = split(family, rest)
-    engine = ENGINES["onnx"].open(folder.path, folder.saved, cls) if export else None
-    weights = folder.open_weights(family.family) if load_weights and engine is None else None
+def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
+    """Loads an objective or a task from a folder: reads what its files say, builds the model, and fills it.
+
+    Args:
+        where: the other arguments of `opened_model`.
+        load_weights, dtype, allow_nan, overrides: as in `load_trainable`.
+    """
+    settings, rest = _split_settings(cls, overrides)
+    with opened_model(path, **where) as folder:  # the weights are read later, from files that are open
+        if folder.is_of_sentence_transformers:
+            inside, settings = cls.open_folder(folder.path, settings)
+            folder = folder if inside == folder.path else ModelFolder(inside)
+        stored, export = folder.config, folder.saved.get("export")
+        family = folder.backbone_class()
+        arguments, options = folder.own_arguments(cls), folder.backbone_arguments(family)
+        tokenizer = settings["tokenizer"] if "tokenizer" in settings else folder.tokenizer()
+        weights = folder.open_weights(family.family) if load_weights and not export else None
+        if export:
+            _check_fixed(folder, arguments, overrides)
+        engine = ENGINES["onnx"].open(folder.path, folder.saved, cls) if export else None
+        given, fields = _split(family, rest)
+        sets_pooler = _takes_pooler(family) and "pooler" not in overrides
+        config = _config(family, folder, {**_needed_fields(cls, family), **fields}, weights)
+    renewed = cls.head_to_renew(stored, settings)
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
-    config = _config(family, folder.config, fields, weights, folder)
-    reading.close()  # the weights are read later, from files that are open
+    settings = cls.arguments_from_config(stored, {**arguments, **settings, "tokenizer": tokenizer})
+    if sets_pooler:
+        options["pooler"] = cls.needs_pooler(family.family, settings)
     with zero_weights(weights and weights.num_elements) if load_weights else contextlib.nullcontext():
-        backbone = family(config, dtype=dtype, **options)
-    with accepting_arguments(cls, arguments, folder.path / "kerasbert.json"), accepting_larger_tokenizers():
+        backbone = family(config, dtype=dtype, **{**options, **given})
+    with accepting_arguments(cls, arguments, folder.path / RECORD), accepting_larger_tokenizers():
         model = cls(backbone, **settings)
     if weights is not None:
         huggingface.load_weights(model, weights, allow_nan)
@@ -181,18 +172,82 @@ def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading
     return model
 
 
-def load_tokenizer(folder):
-    """Returns the tokenizer in a folder, or None if it contains no tokenizer files."""
-    try:
-        return Tokenizer.load(folder)
-    except FileNotFoundError:
-        return None
+# {name in transformers: name of the same argument here}
+_OTHER_NAMES = {
+    **dict.fromkeys(("num_labels", "id2label", "label2id"), "labels"),
+    **dict.fromkeys(("torch_dtype",), "dtype"),
+    **dict.fromkeys(("max_seq_length", "model_max_length", "max_position_embeddings"), "max_length"),
+    "problem_type": "problem",
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "hidden_dim",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "feed_forward_dim",
+    "vocab_size": "vocabulary_size",
+    "hidden_dropout_prob": "dropout",
+    "add_pooling_layer": "pooler",
+}
+
+
+def _split(family, overrides):
+    """Splits overrides into (arguments of the backbone class, fields of its config)."""
+    settings = parameters_of(family) - {"config"} | {"name"}
+    fields = set(family.family.config.__dataclass_fields__)
+    unknown = set(overrides) - settings - fields
+    known = {name: f"`{ours}`" for name, ours in _OTHER_NAMES.items() if name in unknown}
+    if known:
+        name, ours = next(iter(known.items()))
+        raise ValueError(
+            f"The argument `{name}` of transformers is {ours} here. Received: {name}={overrides[name]!r:.40}."
+        )
+    if unknown:
+        raise ValueError(
+            f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(settings))}) or fields of its config "
+            f"({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."
+        )
+    return (
+        {name: value for name, value in overrides.items() if name in settings},
+        {name: value for name, value in overrides.items() if name in fields},
+    )
+
+
+def _split_settings(cls, overrides):
+    """Splits overrides into (arguments of the objective or task, other overrides)."""
+    names = parameters_of(cls) - {"backbone"}
+    settings = {name: value for name, value in overrides.items() if name in names}
+    return settings, {name: value for name, value in overrides.items() if name not in names}
+
+
+def _takes_pooler(family):
+    """Whether a backbone class has the argument `pooler`."""
+    return "pooler" in parameters_of(family)
+
+
+def _check_engine(engine, path, load_weights, dtype):
+    """Raises a ValueError unless `from_preset` can load a model with an engine."""
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be {', '.join(map(json.dumps, ENGINES))} or None. Received: {engine!r}.")
+    if find_size(str(path)) is not None or not load_weights:
+        raise ValueError(f"`engine` needs the folder of a model, with its weights. Received: {path!r} without weights.")
+    if dtype not in (None, "float32"):
+        raise ValueError(f'engine="{engine}" computes in float32. Received: dtype={dtype!r}. Omit it.')
+
+
+def _check_fixed(folder, arguments, overrides):
+    """Raises a ValueError for arguments that differ from those of the model that was exported."""
+    changed = {n: v for n, v in overrides.items() if n not in ("name", "tokenizer") and arguments.get(n) != v}
+    if changed:
+        raise ValueError(
+            f"The program of an export is fixed. Received: {folder}, which is an export, with {shortened(changed)}. "
+            "Load the folder of the model that was exported with these arguments, and export it again."
+        )
 
 
 def _size_of(path):
     """Returns the config fields of a size if `path` is its name and not a folder, otherwise None."""
+    if isinstance(path, ModelFolder) or Path(path).is_dir():
+        return None
     cls = find_size(str(path))
-    return None if cls is None or Path(path).is_dir() else cls.family.sizes[str(path)]
+    return None if cls is None else cls.family.sizes[str(path)]
 
 
 def _needed_fields(cls, family):
@@ -200,20 +255,20 @@ def _needed_fields(cls, family):
     return family.family.needed_fields.get(cls.__name__, {})
 
 
-def _config(family, stored, fields, weights, folder):
+def _config(family, folder, fields, weights):
     """Creates the config of the backbone in a folder.
 
     Args:
         family: the backbone class.
-        stored: the content of `config.json`.
+        folder: the `ModelFolder`.
         fields: config fields that replace the stored ones.
         weights: the `StoredWeights` of the folder, from which some fields are inferred, or None.
-        folder: the `ModelFolder`.
     """
     record, path = family.family, folder.path / "config.json"
+    model_type = folder.config.get("model_type") or record.config.model_type  # early configs do not have it
+    stored = read_config(record, {**folder.config, "model_type": model_type}, path)
     inferred = {} if weights is None else weights.config_fields
-    values = {**read_config(record, stored, path), **inferred, **fields}
-    config = checked_config(record.config, values, path, record.huggingface.config)
+    config = checked_config(record.config, {**stored, **inferred, **fields}, path, record.huggingface.config)
     if weights is not None:
         check_sizes(config, weights)
     return config

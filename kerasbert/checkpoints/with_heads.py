@@ -56,9 +56,9 @@ class WithHeads(Shared):
 
     @classmethod
     def open_folder(cls, folder, settings):
-        """Returns (folder of the backbone, constructor arguments).
+        """Returns (folder of the backbone, constructor arguments) for a folder of sentence-transformers.
 
-        Overridden by models whose backbone may be in a subfolder of `folder`.
+        Overridden by models that read its files. The backbone may be in a subfolder of `folder`.
         """
         return folder, settings
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.folders import find_folder
+from ..checkpoints.folder import find_folder
 from ..core.quantization import has_integers
 from ..data.text.json_files import read_json
 from .signatures import kind_of

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import keras
 
-from ..checkpoints.folder import read_saved
-from ..checkpoints.saves import is_replaced
+from ..checkpoints.folder import is_replaced, read_saved
 from ..core.family import FAMILIES
 from ..data.processes import DEVNULL, PIPE, start_python
 from ..data.text.folders import replaced_together

@@ -10,9 +10,8 @@ import keras
 from keras import ops
 
 from ..backend.distribution import gather_weights
-from ..checkpoints.folder import RECORD, ModelFolder
-from ..checkpoints.folders import find_folder
-from ..checkpoints.saves import new_id, one_save, replaced_model, write_record
+from ..checkpoints.folder import RECORD, ModelFolder, find_folder, one_save
+from ..checkpoints.saves import new_id, replaced_model, write_record
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus

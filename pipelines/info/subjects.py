@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import kerasbert
 import kerasbert.objectives
 import kerasbert.tasks
-from kerasbert.checkpoints.folders import SHIPPED, find_folder, shipped_folder
-from kerasbert.checkpoints.presets import load_tokenizer
+from kerasbert.checkpoints.folder import SHIPPED, ModelFolder, find_folder, shipped_folder
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data import Tokenizer
@@ -92,7 +91,7 @@ def of_folder(name: str) -> Subject:
     folder = find_folder(name)
     loaded = kerasbert.load(folder)
     tokenizer = getattr(loaded, "tokenizer", None)
-    tokenizer = load_tokenizer(folder) if tokenizer is None else tokenizer
+    tokenizer = ModelFolder(folder).tokenizer() if tokenizer is None else tokenizer
     fields = {} if getattr(loaded, "PARTS", ()) else vars(getattr(loaded, "backbone", loaded).config)
 
     def make(dtype):

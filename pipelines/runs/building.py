@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 
 from kerasbert.backend.keras_adapter import all_layers
-from kerasbert.checkpoints.folders import find_folder
+from kerasbert.checkpoints.folder import find_folder
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import kerasbert
-from kerasbert.checkpoints.presets import load_tokenizer
+from kerasbert.checkpoints.folder import ModelFolder
 from kerasbert.data import encode_texts
 from kerasbert.data.tasks.tagging import words_of
 from kerasbert.data.text.json_files import check_types, shortened
@@ -274,7 +274,7 @@ def _with_tokenizer(model, path: str):
         for half in (model.generator, model.discriminator):
             half.tokenizer = half.tokenizer or model.tokenizer
     if getattr(model, "tokenizer", None) is None:
-        tokenizer = load_tokenizer(path) if isinstance(model, Backbone) else None
+        tokenizer = ModelFolder(path).tokenizer() if isinstance(model, Backbone) else None
         if tokenizer is None:
             raise ValueError(
                 f"A page needs text, and text needs a tokenizer. Received: {path}, which has no tokenizer files. Copy "

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 import kerasbert
 from benchmarks.studies.exports.models import build
 from kerasbert.checkpoints import presets
+from kerasbert.checkpoints.folder import ModelFolder
 from kerasbert.checkpoints.tensor_files import SAVE_ID
 from kerasbert.data import Tokenizer
 from kerasbert.data.text import folders
@@ -338,12 +339,12 @@ def test_settings_of_an_earlier_model_that_transformers_and_evaluate_read(models
 # === Several processes ===
 
 
-@pytest.mark.parametrize("moment", ["class_of", "family_class", "load_tokenizer", "_config"])
+@pytest.mark.parametrize("moment", ["class_of", "backbone_class", "tokenizer", "open_weights"])
 def test_a_save_during_a_load(models, tmp_path, monkeypatch, moment):
     """A reader that has read files of the earlier model does not go on with those of the new one, but starts again."""
     old, new = models["classifier"][0], models["other labels"][0]
     old.save_to_preset(tmp_path)
-    function, saves = getattr(presets, moment), iter([new] * 3)
+    function, saves = getattr(ModelFolder, moment), iter([new] * 3)
 
     def load(*arguments):
         found = function(*arguments)
@@ -351,7 +352,7 @@ def test_a_save_during_a_load(models, tmp_path, monkeypatch, moment):
             model.save_to_preset(tmp_path)
         return found
 
-    monkeypatch.setattr(presets, moment, load)
+    monkeypatch.setattr(ModelFolder, moment, load)
     if moment != "class_of":
         with pytest.raises(ValueError, match="into which another process has saved in the meantime. Load it again"):
             TextClassifier.from_preset(tmp_path)

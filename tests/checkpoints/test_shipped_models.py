@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 import kerasbert
-from kerasbert.checkpoints import folders as found_in
+from kerasbert.checkpoints import folder as found_in
 from kerasbert.data import Tokenizer
 from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.tasks import TextClassifier

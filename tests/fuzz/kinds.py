@@ -170,12 +170,11 @@ def _make_config(model_type):
 
 def read_config(folder):
     from kerasbert.checkpoints import presets
-    from kerasbert.checkpoints.classes import family_class
     from kerasbert.checkpoints.folder import ModelFolder
 
     opened = ModelFolder(folder)
-    family = family_class(None, opened.config, opened)
-    return family, presets._config(family, opened.config, {}, None, opened)
+    family = opened.backbone_class()
+    return family, presets._config(family, opened, {}, None)
 
 
 def check_config(folder, found, valid):
@@ -198,8 +197,7 @@ def _make_saved(folder):
 
 def read_saved_model(folder):
     from kerasbert.checkpoints.arguments import check_arguments
-    from kerasbert.checkpoints.classes import class_named
-    from kerasbert.checkpoints.folder import read_saved
+    from kerasbert.checkpoints.folder import class_named, read_saved
 
     saved = read_saved(folder)
     if saved.get("class") not in (None, "Backbone"):

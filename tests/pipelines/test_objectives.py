@@ -220,7 +220,7 @@ def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_pat
 
 @pytest.mark.parametrize("model", ["bert_mini_en", "hf://someone/bert", "teacher"])
 def test_a_corpus_of_another_tokenizer_is_refused(model, texts, finished_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("kerasbert.checkpoints.folders.download", lambda *_: finished_run[0] / "model")
+    monkeypatch.setattr("kerasbert.checkpoints.folder.download", lambda *_: finished_run[0] / "model")
     changes = ("distilbert.tiny", f"teacher={finished_run[0] / 'model'}") if model == "teacher" else (
         "biobert.tiny", f"init_from={model}")  # fmt: skip
     with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):

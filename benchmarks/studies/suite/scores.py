@@ -15,7 +15,7 @@ from benchmarks.studies.suite.ngram_model import NgramModel, Ngrams, Words
 from benchmarks.studies.suite.tasks import FINE_TUNING, SuiteTask, some
 from kerasbert import metrics
 from kerasbert.backend import seed_everything
-from kerasbert.checkpoints.folders import find_folder
+from kerasbert.checkpoints.folder import find_folder
 from kerasbert.data import Tokenizer, read_documents
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextEmbedder
