@@ -1,10 +1,13 @@
 """Hard negatives: documents that a model finds similar to a query, but that are not its positives."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from .search import SIMILARITIES, rows_of, search
 
 LAYOUTS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
 
@@ -86,27 +89,33 @@ class NegativeRules:
 
 def mine_hard_negatives(
     pairs: Sequence[tuple[str, str]],
-    encode: Callable[[list[str]], np.ndarray],
+    model: Any,
     corpus: Sequence[str] = (),
     rules: NegativeRules = NegativeRules(),
     layout: str = "triplet",
-    rerank: Callable[[list[tuple[str, str]]], np.ndarray] | None = None,
+    reranker: Any = None,
     include_positives: bool = False,
+    with_scores: bool = False,
     seed: int = 0,
+    batch_size: int = 32,
 ) -> list[tuple[Any, ...]]:
     """Returns training examples with hard negatives.
 
     Args:
         pairs: (query, positive). A query may have several positives.
-        encode: function that returns the vectors of texts, such as `TextEmbedder.embed`. Scores are cosines.
-        corpus: more documents.
+        model: an embedder, or a function that returns the vectors of texts. Scores of dense vectors are cosines;
+            other vectors are compared by the `similarity` of the model.
+        corpus: more documents. Documents that occur several times count once.
         rules: which documents are negatives.
         layout: "triplet": (query, positive, negative). "n-tuple": (query, positive, negative, ...), for queries with
             all negatives only. "labeled-pair": (query, document, 1 or 0). "labeled-list": (query, documents, labels).
-        rerank: function that scores pairs, such as those of a cross-encoder. Its scores replace the cosines if the
-            rules have limits on scores.
+        reranker: a `Reranker`, or a function that returns the scores of pairs. Its scores replace those of the model if
+            the rules have limits on scores, or `with_scores`.
         include_positives: whether the positives are candidates, too. This needs the layout "n-tuple".
+        with_scores: whether triplets and n-tuples end with the list of the scores of their documents, and labels are
+            scores. They are the targets of `MarginMSE` and `DistillKL`.
         seed: of random choices.
+        batch_size: texts per step.
 
     Returns: a list of tuples, in the order of the first occurrence of the queries.
     """
@@ -114,42 +123,75 @@ def mine_hard_negatives(
         raise ValueError(
             f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."
         )
-    if not len(pairs):
-        raise ValueError("There must be pairs of a query and a positive. Received: none.")
+    positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
-    positives: dict[str, dict[int, None]] = {}
-    for query, positive in pairs:
-        positives.setdefault(query, {})[number[positive]] = None
-    queries, vectors = _unit(encode(list(positives))), _unit(encode(documents))
     most = max(map(len, positives.values()))
-    last, rng, rows = rules.last_rank(most, rerank is not None), np.random.default_rng(seed), []
-    for (query, own), vector in zip(positives.items(), queries, strict=True):
-        similarity = vectors @ vector
-        found = np.argsort(-similarity, kind="stable")[: last + most]
-        scores, own_scores = similarity[found], similarity[list(own)]
-        if rerank is not None and rules.reads_scores:
-            scores, own_scores = (
-                np.asarray(rerank([(query, documents[i]) for i in part]), float) for part in (found, list(own))
-            )
-        if not include_positives:
-            scores = np.where(np.isin(found, list(own)), -np.inf, scores)
-        chosen = [documents[found[i]] for i in rules.choose(scores, own_scores.min(), last, rng)]
-        rows += _examples(query, [documents[i] for i in own], chosen, layout, rules.num_negatives)
+    last, rng, rows = rules.last_rank(most, reranker is not None), np.random.default_rng(seed), []
+    queries, vectors, similarity = _vectors(model, list(positives), documents, batch_size)
+    nearest = search(queries, vectors, min(last + most, len(documents)), similarity).numbers
+    rescored = reranker is not None and (rules.reads_scores or with_scores)
+    for row, (query, texts) in enumerate(positives.items()):
+        own, found = np.array([number[text] for text in texts]), nearest[row]
+        if rescored:
+            score = functools.partial(_pair_scores, reranker, query, documents)
+        else:
+            score = functools.partial(_vector_scores, similarity, rows_of(queries, slice(row, row + 1)), vectors)
+        scores, own_scores = score(found), score(own)
+        candidates = scores if include_positives else np.where(np.isin(found, own), -np.inf, scores)
+        chosen = rules.choose(candidates, own_scores.min(), last, rng)
+        near = [(documents[i], 1, s) for i, s in zip(own, own_scores, strict=True)]
+        far = [(documents[found[i]], 0, scores[i]) for i in chosen]
+        rows += _examples(query, near, far, layout, rules.num_negatives, with_scores)
     return rows
 
 
-def _examples(query, positives, negatives, layout, count):
+def _positives(pairs):
+    """{query: its positives}, each once."""
+    wrong = next((pair for pair in pairs if len(pair) != 2 or not all(isinstance(text, str) for text in pair)), None)
+    if wrong is not None or not len(pairs):
+        received = "none" if wrong is None else f"{wrong!r:.60}"
+        raise ValueError(f"There must be pairs of a query and a positive. Received: {received}.")
+    positives: dict[str, list[str]] = {}
+    for query, positive in pairs:
+        if positive not in positives.setdefault(query, []):
+            positives[query].append(positive)
+    return positives
+
+
+def _vectors(model, queries, documents, batch_size):
+    """The vectors of both, and the similarity that compares them."""
+    if not hasattr(model, "embed_documents"):
+        return model(queries), model(documents), SIMILARITIES["cosine"]
+    own = model.embed_queries(queries, batch_size=batch_size)
+    theirs = model.embed_documents(documents, batch_size=batch_size)
+    return own, theirs, SIMILARITIES["cosine"] if isinstance(own, np.ndarray) else model.similarity
+
+
+def _vector_scores(similarity, query, vectors, numbers):
+    return np.asarray(similarity(query, rows_of(vectors, numbers)), float)[0]
+
+
+def _pair_scores(reranker, query, documents, numbers):
+    pairs = [(query, documents[i]) for i in numbers]
+    return np.asarray(reranker.score(pairs) if hasattr(reranker, "score") else reranker(pairs), float)
+
+
+def _examples(query, positives, negatives, layout, count, with_scores):
+    """The rows of a query; positives and negatives are (text, label, score)."""
+
+    def scores(*items):
+        return ([float(score) for _, _, score in items],) if with_scores else ()
+
+    def label(item):
+        return float(item[2]) if with_scores else item[1]
+
     if layout == "triplet":
-        return [(query, positive, negative) for positive in positives for negative in negatives]
+        return [(query, p[0], n[0], *scores(p, n)) for p in positives for n in negatives]
     if layout == "n-tuple":
-        return [(query, positive, *negatives) for positive in positives if len(negatives) == count]
+        complete = len(negatives) == count
+        return [(query, p[0], *(n[0] for n in negatives), *scores(p, *negatives)) for p in positives if complete]
     if layout == "labeled-pair":
-        return [(query, text, 1) for text in positives] + [(query, text, 0) for text in negatives]
-    labels = [1] + [0] * len(negatives)
-    return [(query, [positive, *negatives], labels) for positive in positives if negatives]
-
-
-def _unit(vectors):
-    vectors = np.asarray(vectors, "float64")
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return [(query, item[0], label(item)) for item in (*positives, *negatives)]
+    lists = [[p, *negatives] for p in positives if negatives]
+    return [(query, [item[0] for item in items], [label(item) for item in items]) for items in lists]

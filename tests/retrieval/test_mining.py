@@ -4,6 +4,7 @@ import collections
 
 import numpy as np
 import pytest
+import scipy.sparse
 from keras import ops
 
 from kerasbert.retrieval import NegativeRules, contrastive_pairs, entailment_scores, mine_hard_negatives
@@ -41,9 +42,43 @@ def test_mining_by_chance_and_with_a_reranker():
     assert {text for row in rows for _, text, label in row if not label} == {f"d{i}" for i in similar} - {"d0"}
     reverse = NegativeRules(2, max_score=0.55)
     scores = mine_hard_negatives(
-        PAIRS[:1], encode, DOCUMENTS, reverse, rerank=lambda pairs: [int(text[1]) / 10 for _, text in pairs]
+        PAIRS[:1], encode, DOCUMENTS, reverse, reranker=lambda pairs: [int(text[1]) / 10 for _, text in pairs]
     )
     assert [row[2] for row in scores] == ["d5", "d4"]
+
+
+@pytest.mark.one_backend
+def test_mining_with_scores_and_an_embedder():
+    rules, cosines = NegativeRules(2), encode(["q0"])[0] @ encode(DOCUMENTS).T
+    cosines /= np.linalg.norm(encode(["q0"])[0]) * np.linalg.norm(encode(DOCUMENTS), axis=1)
+    (row,) = mine_hard_negatives(PAIRS[:1] * 2, encode, DOCUMENTS * 2, rules, "n-tuple", with_scores=True)
+    np.testing.assert_allclose(row[-1], [cosines[int(text[1])] for text in row[1:-1]], atol=1e-6)
+    pairs = mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS, rules, "labeled-pair", with_scores=True)
+    assert [text for _, text, _ in pairs] == list(row[1:-1]) and [score for *_, score in pairs] == row[-1]
+    lists = mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS, rules, "labeled-list", with_scores=True)
+    assert lists == [("q0", list(row[1:-1]), row[-1])]
+    triplets = mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS, rules, with_scores=True)
+    assert triplets == [("q0", row[1], row[2 + i], [row[-1][0], row[-1][1 + i]]) for i in (0, 1)]
+    scored = mine_hard_negatives(
+        PAIRS[:1], encode, DOCUMENTS, rules, "labeled-pair", numbers_reranker(), with_scores=True
+    )
+    assert [score for *_, score in scored] == [int(text[1]) for _, text, _ in scored]
+
+    class Opposite:  # sparse vectors, and the similarity of a model
+        embed_queries = staticmethod(lambda texts, batch_size: scipy.sparse.csr_matrix(encode(texts)))
+        embed_documents = embed_queries
+        similarity = staticmethod(lambda queries, documents: -(queries @ documents.T).toarray())
+
+    farthest = [f"d{i}" for i in np.argsort(encode(["q0"])[0] @ encode(DOCUMENTS).T) if i]
+    found = mine_hard_negatives(PAIRS[:1], Opposite(), DOCUMENTS, rules)
+    assert [negative for *_, negative in found] == farthest[:2]
+
+
+def numbers_reranker():
+    class Numbers:
+        score = staticmethod(lambda pairs: [int(text[1]) for _, text in pairs])
+
+    return Numbers()
 
 
 @pytest.mark.one_backend
@@ -93,6 +128,8 @@ def test_bad_input():
         mine_hard_negatives(PAIRS, encode, include_positives=True)
     with pytest.raises(ValueError, match="pairs of a query and a positive. Received: none"):
         mine_hard_negatives([], encode)
+    with pytest.raises(ValueError, match=r"pairs of a query and a positive. Received: \('q', 'd', 'e'\)"):
+        mine_hard_negatives([("q", "d", "e")], encode)
     with pytest.raises(ValueError, match=r"\(candidates, 3\). Received: \(3,\)"):
         entailment_scores([1.0, 2.0, 3.0], ["a", "b", "c"])
     with pytest.raises(ValueError, match="one of unique, oversampling, undersampling. Received: 'all'"):

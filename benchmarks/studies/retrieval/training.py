@@ -1,0 +1,121 @@
+"""How the models of `run.py` start, and their training for a given time of the processor."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from benchmarks.studies.finetuning.baselines import minilm
+from kerasbert.backend import seed_everything
+from kerasbert.retrieval import NegativeRules, mine_hard_negatives, read_beir
+from kerasbert.tasks import TextEmbedder
+from kerasbert.training import adamw
+
+RULES = NegativeRules(num_negatives=3, relative_margin=0.05)
+LENGTH = 256  # tokens of a text, as in MiniLM's folder, or of a pair
+ROWS = 32  # examples of a batch
+RATE = 5e-5
+WARMUP = 20  # updates
+
+Stages = tuple[Any, Any, dict[str, float]]  # the first stage, the second one, and numbers of the training
+
+
+# === Data ===
+
+
+def negatives(data: Path, work: Path) -> list[tuple[str, ...]]:
+    """(claim, abstract, three negatives) of SciFact's training split, mined by MiniLM once."""
+    file = work / "negatives.jsonl"
+    if not file.exists():
+        collection = read_beir(data / "scifact", "train")
+        pairs = [
+            (collection.queries[query], collection.documents[document])
+            for query in collection.judged
+            for document, grade in collection.relevant[query].items()
+            if grade > 0
+        ]
+        model = TextEmbedder.from_preset(minilm())
+        found = mine_hard_negatives(pairs, model, list(collection.documents.values()), RULES, "n-tuple")
+        work.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
+    return [tuple(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def triplets(data: Path, work: Path, seed: int) -> list[tuple[str, str, str]]:
+    """The rows of `negatives` with one of their negatives: number `seed`, so that seeds differ in it."""
+    return [(query, positive, others[seed % len(others)]) for query, positive, *others in negatives(data, work)]
+
+
+def labelled_pairs(data: Path, work: Path) -> tuple[list[tuple[str, str]], list[float]]:
+    """Pairs with 1 or 0 of the rows of `negatives`."""
+    pairs, labels = [], []
+    for query, positive, *others in negatives(data, work):
+        pairs += [(query, text) for text in (positive, *others)]
+        labels += [1.0] + [0.0] * len(others)
+    return pairs, labels
+
+
+# === Training ===
+
+
+class Clock(keras.callbacks.Callback):
+    """Ends a training after some time of the processor. Until then, the rate falls from its peak to 0.
+
+    Args:
+        seconds: of the processor.
+        rate: the peak, which is reached after `WARMUP` updates.
+    """
+
+    def __init__(self, seconds: float, rate: float = RATE):
+        super().__init__()
+        self.seconds, self.rate, self.updates, self.begin = seconds, rate, 0, time.process_time()
+
+    def factor(self) -> float:
+        """The share of the peak that the rate of the next update has; 0 at the end."""
+        share = (time.process_time() - self.begin) / self.seconds
+        return min(1.0, (self.updates + 1) / WARMUP) * max(0.0, 1 - share)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.optimizer.learning_rate = max(self.rate * self.factor(), 1e-12)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.updates += 1
+        if self.factor() == 0:
+            self.model.stop_training = True
+
+    def numbers(self, rows: int) -> dict[str, float]:
+        """What the training did."""
+        seconds = round(time.process_time() - self.begin)
+        return {"updates": self.updates, "examples": self.updates * rows, "processor_seconds": seconds}
+
+
+def fitted(model: keras.Model, x: Any, y: Any, minutes: float, seed: int, rate: float = RATE, rows: int = ROWS):
+    """Trains a model. Returns the numbers of the training."""
+    seed_everything(seed)
+    model.compile(adamw(rate))
+    clock = Clock(2 * 60 * minutes, rate)
+    model.fit(x, y, batch_size=rows, epochs=1_000, callbacks=[clock], verbose=0)
+    return clock.numbers(rows)
+
+
+# === Methods ===
+
+
+def bm25(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    return "bm25", None, {}
+
+
+def untuned(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    return TextEmbedder.from_preset(minilm()), None, {}
+
+
+def tuned(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    model = TextEmbedder.from_preset(minilm(), max_length=LENGTH, objective="ranking")
+    return model, None, fitted(model, triplets(data, work, seed), None, minutes, seed)
+
+
+METHODS: dict[str, Callable[[Path, Path, float, int], Stages]] = {"bm25": bm25, "untuned": untuned, "tuned": tuned}
+UNTRAINED = ("bm25", "untuned")
