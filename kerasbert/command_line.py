@@ -32,6 +32,11 @@ COMMANDS = {
         "evaluate": "score a model on examples, a corpus or a suite of tasks",
         "predict": "answer lines of text or files of examples",
     },
+    "Search": {
+        "embed": "write the vectors of texts",
+        "search": "find the documents that answer a query",
+        "mine": "find hard negatives to train embedders and rerankers",
+    },
     "Models": {
         "show": "draw corrupted text, attention, curves, predictions and neighbours",
         "info": "describe a model, a corpus, a recipe or this installation",

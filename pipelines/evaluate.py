@@ -3,6 +3,7 @@
 python -m pipelines.evaluate --model saved_models/mine --data test.csv
 python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
 python -m pipelines.evaluate --model saved_models/gpt2_mini_en --task minimal-pairs --data blimp/data
+python -m pipelines.evaluate --model saved_models/reranker --task retrieval --data scifact --first-stage bm25
 """
 
 import json
@@ -27,11 +28,15 @@ from .reading.splits import named_sources
 from .reading.tables import Reading
 from .reading.task_examples import read_task
 from .reading.tasks import TASKS, TaskSpec, task_of
+from .reading.text_columns import read_texts_or_searches
 from .recipes.recipe import Evaluation, Recipe, read_recipe
 from .runs.building import evaluation_batches
 from .runs.finetuning import flat
+from .runs.losses import KINDS as KINDS_OF_TEXTS
+from .runs.losses import kind_of_texts
 from .runs.outputs import check_outputs, write_results
 from .runs.scores import language_model_scores, pair_scores
+from .runs.searching import RETRIEVAL, Stages, score_searches
 from .runs.task_models import score
 from .runs.task_options import Files, Generation
 from .runs.text_to_text import Wording
@@ -54,25 +59,26 @@ def evaluate(
     files: Files = Files(),
     columns: Columns = GUESSED,
     generation: Generation = Generation(),
+    stages: Stages = Stages(),
 ) -> dict:
     """Evaluates a saved model, and prints the scores as JSON.
 
     Args:
-        model: folder of a model, or hf://org/name.
-        data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For a
-            language model, minimal pairs: the files of BLiMP (rows of `sentence_good` and `sentence_bad`) or of Zorro
-            (an unacceptable and an acceptable line in turns), one of them or their folder.
+        model: folder of a model, or hf://org/name; for --task retrieval also bm25.
+        data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For
+            --task retrieval, folders in the form of BEIR. For a language model, minimal pairs: the files of BLiMP
+            (rows of `sentence_good` and `sentence_bad`) or of Zorro (an unacceptable and an acceptable line in turns),
+            one of them or their folder.
         corpus: folder that `prepare_corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
-            If the model has a recipe of `pretrain`, rows, masks and length are the same as in the validation of its
-            run.
+            If the model has a recipe of `pretrain`, rows, masks and length are those of the validation of its run.
         output: file for the scores.
         answers: file for the answers, one line per example; for several data sets, one file each with its name added.
         batch_size: texts, or rows of a corpus, per step. Default: the value in the recipe, or 32.
         length: tokens in a row of the corpus. Default: the value in the recipe, or 128.
         steps: maximum number of batches of the corpus. Default: those in the validation of the run, or all.
-        task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read,
-            or minimal-pairs. For a model that generates text, the task that it was trained for, which determines the
-            prefix, such as `summarize: `, and the format of `finetune --text-to-text`.
+        task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read;
+            retrieval or minimal-pairs; or for a model that generates text, the task that it was trained for, whose
+            prefix, such as `summarize: `, and format (`finetune --text-to-text`) it needs.
         columns: names of the columns that cannot be guessed.
     """
     sources = named_sources(data)
@@ -81,6 +87,8 @@ def evaluate(
     }
     outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in answer_files.items()}}
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
+    if task == RETRIEVAL:
+        return _written(*score_searches(model, sources, stages, batch_size or 32), output, answer_files)
     wanted = None if task in (None, MINIMAL_PAIRS) else task_of(task).kind
     recipe = _recipe_of(model) if corpus else None
     loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
@@ -97,9 +105,14 @@ def evaluate(
             "A task model is evaluated on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
             f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
+    return _written(scores, [given for _, given in found], output, answer_files)
+
+
+def _written(scores: dict, found: Sequence, output: Path | None, files: dict[str, Path | None]) -> dict:
+    """Prints scores, and writes them with the answers of each data set, (examples, answers) or None. Returns them."""
     print(json.dumps(scores))
-    written = zip(answer_files.values(), found, strict=False)
-    write_results(output, scores, {file: given for file, (_, given) in written if file and given})
+    written = zip(files.values(), found, strict=False)
+    write_results(output, scores, {file: given for file, given in written if file and given})
     return scores
 
 
@@ -109,7 +122,7 @@ def _checked_kind(model, task: str | None, wanted: str | None) -> str | None:
     Raises:
         ValueError: if the task, whose examples have the kind `wanted`, is not one for the model.
     """
-    kind = model.problem if isinstance(model, TextClassifier) else KINDS.get(type(model))
+    kind = model.problem if isinstance(model, TextClassifier) else KINDS.get(type(model), kind_of_texts(model))
     fits = isinstance(model, MaskedLM | CausalLM) if task == MINIMAL_PAIRS else kind in (wanted, "sequences")
     if task is not None and not fits:
         raise ValueError(
@@ -136,6 +149,10 @@ def _scored(
     if kind is None:
         pairs = read_minimal_pairs(path, Reading(files.encoding, files.format), columns or GUESSED)
         return pair_scores(model, pairs, batch_size), None
+    if kind in KINDS_OF_TEXTS:
+        examples = read_texts_or_searches(path, columns, (), Reading(files.encoding, files.format), None)
+        scores, answers = score(model, examples, batch_size)
+        return scores, (examples, answers)
     writing = asdict(generation) if kind == "sequences" else {}
     scores, answers, examples = score_task(model, kind, path, task, batch_size, columns, asdict(files), **writing)
     return scores, (examples, answers)

@@ -18,10 +18,13 @@ from .command_line.command import Command
 from .reading.label_names import check_labels, label_names
 from .reading.labelled import GUESSED, Columns
 from .reading.splits import named_sources, split_tenth
+from .reading.tables import Reading
 from .reading.task_examples import read_task
 from .reading.tasks import TaskSpec, task_of
+from .reading.text_columns import expanded, read_text_columns, read_texts_or_searches
 from .runs.adapting import WHOLE_MODEL, Lora
 from .runs.finetuning import FineTuning, TaskData, flat, summary
+from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
 from .runs.model_card import write_card
 from .runs.outputs import check_outputs, write_json
 from .runs.reports import MOST_ROWS, spread, validation_rows
@@ -32,6 +35,7 @@ from .runs.trackers import Tracker
 TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
     "questions": "Question answerer", "choices": "Multiple choice", "sequences": "Sequence to sequence",
+    "embed": "Text embedder", "sparse": "Sparse embedder", "multivector": "Late interaction", "rerank": "Reranker",
 }  # fmt: skip
 
 
@@ -61,6 +65,7 @@ def finetune(
     training: Training = Training(),
     optimizer: Optimizer = Optimizer(),
     generation: Generation = Generation(),
+    objective: Objective = Objective(),
     lora: Lora = WHOLE_MODEL,
     log: Tracker | None = None,
 ) -> dict:
@@ -69,15 +74,16 @@ def finetune(
     Args:
         model: folder of a pretrained model, or hf://org/name.
         data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's JSON, a folder of RACE's files, lines
-            of `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split. Default: the
-            data set of the task on the hub.
+            of `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split; for embedders and
+            rerankers, rows of texts, with or without a label. Default: the data set of the task on the hub.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
             separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
-            and the scores on examples of the first data set (at most 1000) are reported.
-        task: a kind (classes, labels, score, ner, questions, choices, sequences), or the name of a data set, whose
-            official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad,
-            squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
+            and the scores on examples of the first data set (at most 1000) are reported. Embedders and rerankers are
+            also evaluated on folders in the form of BEIR.
+        task: a kind (classes, labels, score, ner, questions, choices, sequences, embed, sparse, multivector, rerank),
+            or the name of a data set, whose official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte,
+            wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy, summarization, ...
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
         lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
@@ -90,7 +96,10 @@ def finetune(
     answer_files = {name: output / f"predictions{name and '_'}{name}.jsonl" for name in sources}
     check_outputs({f"--output {output}": file for file in answer_files.values()}, {"--data": data, **sources})
     lora.check_folder(output)
-    found = read_data(spec, task, data, sources, files, start.text_to_text, training)
+    if spec.kind in KINDS:
+        found = read_texts(spec, model, data, sources, files, objective, training)
+    else:
+        found = read_data(spec, task, data, sources, files, start.text_to_text, training)
     tuning = FineTuning(model, output, task, found, start, training, optimizer, generation, lora)
     runs, kept = [], ()
     for seed in training.seeds:
@@ -101,12 +110,16 @@ def finetune(
         if seed == training.seeds[0]:
             tuning.save(trained, answers, answer_files)
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
-    metrics = {"runs": runs, **summary(runs)}
     counted = {"source": str(data), "examples": found.num_examples}
     write_card(output, TITLES[spec.kind], counted, tuning.recipe, {"seeds": len(runs), **summary(runs)}, *kept)
-    save = {"id": read_saved(output).get("save", {}).get("id")}  # which model these are the metrics of
+    return _written(output, {"runs": runs, **summary(runs)}, tuning.recipe, answer_files)
+
+
+def _written(output: Path, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
+    """Writes metrics.json, with the save of the model that these are the metrics of. Returns the metrics."""
+    save = {"id": read_saved(output).get("save", {}).get("id")}
     save["files"] = {file.name: digest_of(file) for file in answer_files.values()}
-    write_json(output / "metrics.json", {**metrics, "recipe": tuning.recipe, "save": save})
+    write_json(output / "metrics.json", {**metrics, "recipe": recipe, "save": save})
     print(f"saved {output}")
     return metrics
 
@@ -139,6 +152,40 @@ def read_data(
     validation = validation and spread(validation, MOST_ROWS if options.validate_every else rows)
     kind = "sequences" if wording else spec.kind
     return TaskData(kind, labels, shown, validation, testing, len(training), wording)
+
+
+def read_texts(
+    spec: TaskSpec,
+    model: str,
+    data: str,
+    sources: dict[str, str],
+    files: Files,
+    objective: Objective,
+    options: Training,
+) -> TaskData:
+    """Reads the examples of an embedder or a reranker, mines negatives, and checks that the examples fit the loss.
+
+    Args:
+        spec: the task.
+        model: the model that is trained, which may find the negatives.
+        data, sources: the training examples, and {name: held-out examples}.
+        files, objective, options: see `finetune`.
+    """
+    reading = Reading(files.encoding, files.format)
+    training = read_text_columns(data, spec.columns, objective.text_columns, reading, options.limit)
+    if spec.kind in EMBEDDERS:
+        training = expanded(training, data)
+    testing = {
+        name: read_texts_or_searches(path, spec.columns, objective.text_columns, reading, options.limit)
+        for name, path in sources.items()
+    }
+    training = objective.mined(spec.kind, model, training, reading, options.batch_size)
+    shown, validation = split_tenth(training) if options.chooses else (training, None)
+    loss = objective.loss_for(spec.kind, shown, updates_of(len(shown), options.batch_size, options.epochs))
+    if spec.kind in EMBEDDERS:
+        check_examples(loss, shown, options.batch_size, data)
+    print(f"{len(training):,} examples")
+    return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss)
 
 
 main = Command(finetune, groups={"data": ("data", "held_out", "task"), "model": ("model", "output")})

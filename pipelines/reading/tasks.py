@@ -15,7 +15,7 @@ class TaskSpec:
     """A task.
 
     Args:
-        kind: the kind of its examples; see `examples.KINDS`.
+        kind: the kind of its examples; see `examples.KINDS`, and for embedders and rerankers `text_columns`.
         hub: data set on the hub, or None if there are only files.
         splits: splits with the training and the held-out examples.
         columns: column names in the data set.
@@ -84,6 +84,10 @@ TASKS = {
     "questions": TaskSpec("questions", impossible=True),
     "choices": TaskSpec("choices"),
     "sequences": TaskSpec("sequences"),
+    "embed": TaskSpec("embed"),
+    "sparse": TaskSpec("sparse"),
+    "multivector": TaskSpec("multivector"),
+    "rerank": TaskSpec("rerank"),
     # GLUE
     "cola": _glue("cola", "sentence", layouts=(COLA,)),
     "sst2": _glue("sst2", "sentence", layouts=(LABEL_TEXT,)),

@@ -9,10 +9,12 @@ import numpy as np
 from kerasbert.backend import seed_everything
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.checkpoints.saves import replaced_model
+from kerasbert.retrieval import Loss
 from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
 from ..reading.examples import Examples
 from .adapting import Lora
+from .losses import KINDS, shown
 from .model_card import Measured
 from .outputs import write_answers
 from .reports import BestWeights, EpochProgress, HeldOut, plan_reports
@@ -39,6 +41,7 @@ class TaskData:
         testing: {name: held-out examples}.
         num_examples: number of the examples to train and to validate on, if the latter are a tenth of them.
         wording: the form of examples for a text-to-text model, or None.
+        objective: the loss of an embedder or a reranker, or None.
     """
 
     kind: str
@@ -48,6 +51,7 @@ class TaskData:
     testing: dict[str, Examples]
     num_examples: int
     wording: Wording | None = None
+    objective: Loss | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class FineTuning:
             keep_best=training.keep_best, balanced=training.balanced, text_to_text=start.text_to_text,
             from_scratch=start.from_scratch, accumulation=training.accumulation if training.accumulation > 1 else None,
             **({} if self.lora.rank is None else {"lora": asdict(self.lora)}), **self.writing,
+            **({} if self.data.objective is None else {"loss": shown(self.data.objective)}),
         )  # fmt: skip
 
     def run(self, seed: int, log: Tracker | None = None) -> tuple[keras.Model, dict[str, float]]:
@@ -112,7 +117,7 @@ class FineTuning:
             watched = batches_of(
                 model, data.kind, data.validation, data.wording, batch_size=training.batch_size, shuffle=False
             )
-        callbacks = self._callbacks(seed, len(batches), per_epoch, validated)
+        callbacks = self._callbacks(seed, len(batches), per_epoch, validated, per_epoch // interval)
         with tracked(log, self.output / "logs", f"{self.output.name} seed {seed}", self.recipe) as more:
             history = model.fit(
                 batches,
@@ -127,7 +132,7 @@ class FineTuning:
 
     def _new_model(self) -> keras.Model:
         start, data = self.start, self.data
-        options = dict(load_weights=not start.from_scratch, dtype=start.dtype)
+        options = dict(load_weights=not start.from_scratch, dtype=start.dtype, objective=data.objective)
         model = new_model(data.kind, self.model, data.labels, start.max_length, **options)
         if start.less_memory:
             model.backbone.rematerialize()
@@ -140,11 +145,16 @@ class FineTuning:
         options |= dict(layer_decay=rates.layer_decay, accumulation=self.training.accumulation)
         model.compile(adamw(rates.learning_rate, steps=updates, **options))
 
-    def _callbacks(self, seed: int, steps: int, per_epoch: int, validated: list[int]) -> list[keras.callbacks.Callback]:
-        data, training = self.data, self.training
-        callbacks = [StopOnNaN()]
-        if data.validation is not None and data.kind != "sequences":  # generating answers takes long
-            callbacks.append(HeldOut(lambda model: score(model, data.validation, training.batch_size)[0], validated))
+    def _callbacks(
+        self, seed: int, steps: int, per_epoch: int, validated: list[int], reports_per_epoch: int
+    ) -> list[keras.callbacks.Callback]:
+        data, training, scored = self.data, self.training, validated
+        callbacks, examples = [StopOnNaN()], data.validation
+        if data.kind in KINDS:  # a search takes long
+            examples = next(iter(data.testing.values()), None)
+            scored = range(reports_per_epoch, reports_per_epoch * training.epochs + 1, reports_per_epoch)
+        if examples is not None and data.kind != "sequences":  # generating answers takes long
+            callbacks.append(HeldOut(lambda model: score(model, examples, training.batch_size)[0], scored))
         callbacks.append(RunLog(self.logs_of(seed), steps_per_pass=per_epoch))
         callbacks.append(EpochProgress(steps, per_epoch, training.epochs))
         if training.chooses:
@@ -175,7 +185,7 @@ class FineTuning:
 
     def describe(self, model: keras.Model) -> dict:
         """Describes the model for its card."""
-        return describe(model, pairs=isinstance(self.data.training.x[0], tuple))
+        return describe(model, pairs=self.data.kind not in KINDS and isinstance(self.data.training.x[0], tuple))
 
     def measured(self, sources: dict[str, str], scores: dict[str, dict], answers: dict[str, list]) -> list[Measured]:
         """What the model card says about the held-out examples."""

@@ -6,17 +6,29 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.objectives import Seq2SeqLM
+from kerasbert.retrieval import Loss
+from kerasbert.retrieval.evaluation import is_embedder
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from ..reading.examples import Examples
+from .losses import KINDS, labels_of, model_class
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
+from .text_scores import text_pair_scores
 from .text_to_text import Wording
 
 
-def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
+def new_model(
+    kind: str,
+    folder: str | Path,
+    labels: list | None = None,
+    max_length: int | None = None,
+    objective: Loss | None = None,
+    **options,
+):
     """Creates a task model from a pretrained backbone, with a newly initialised head.
 
     For a sequence-to-sequence model, `max_length` sets the maximum length of the tokenizer, which truncates sources.
+    `objective` is the loss of an embedder or a reranker.
     """
     if max_length is not None and kind != "sequences":
         options["max_length"] = max_length
@@ -24,6 +36,8 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
         cls, options = TextClassifier, {**options, "problem": kind, **({"labels": labels} if labels else {})}
     elif kind == "tags":
         cls, options = TokenClassifier, {**options, "labels": labels}
+    elif kind in KINDS:
+        cls, options = model_class(kind), {**options, "objective": objective}
     else:
         cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
     with warnings.catch_warnings():
@@ -59,7 +73,10 @@ def batches_of(
         names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
         weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
     examples = wording(examples) if wording else examples
-    targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
+    if kind in KINDS:
+        targets = labels_of(examples)
+    else:
+        targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 
@@ -75,6 +92,8 @@ def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
 
 def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
     """Evaluates a task model. Returns (scores, answers). `writing` are options of `generate`."""
+    if is_embedder(model) or hasattr(model, "rank"):
+        return text_pair_scores(model, examples, batch_size)
     if isinstance(model, TextClassifier):
         targets = encoded_targets(model, model.problem, examples)
         return text_scores(model, examples, targets, batch_size)

@@ -15,7 +15,7 @@ from kerasbert.tasks import TextEmbedder
 from kerasbert.training import adamw
 
 RULES = NegativeRules(num_negatives=3, relative_margin=0.05)
-LENGTH = 256  # tokens of a text, as in MiniLM's folder, or of a pair
+SHORT, LENGTH = 128, 256  # tokens of a text in training, and in the evaluation; pairs are short in both
 ROWS = 32  # examples of a batch
 RATE = 5e-5
 WARMUP = 20  # updates
@@ -113,9 +113,26 @@ def untuned(data: Path, work: Path, minutes: float, seed: int) -> Stages:
 
 
 def tuned(data: Path, work: Path, minutes: float, seed: int) -> Stages:
-    model = TextEmbedder.from_preset(minilm(), max_length=LENGTH, objective="ranking")
-    return model, None, fitted(model, triplets(data, work, seed), None, minutes, seed)
+    model = TextEmbedder.from_preset(minilm(), max_length=SHORT, objective="ranking")
+    numbers = fitted(model, triplets(data, work, seed), None, minutes, seed)
+    folder = work / f"tuned_{seed}"
+    model.save_to_preset(folder)
+    return TextEmbedder.from_preset(folder, max_length=LENGTH), None, numbers
 
 
-METHODS: dict[str, Callable[[Path, Path, float, int], Stages]] = {"bm25": bm25, "untuned": untuned, "tuned": tuned}
+def tuned_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    from benchmarks.studies.retrieval import peer  # imports PyTorch and sentence-transformers
+
+    rows, folder = triplets(data, work, seed), work / f"tuned_st_{seed}"
+    clock = Clock(2 * 60 * minutes)
+    peer.train_embedder(minilm(), rows, SHORT, clock, seed, folder)
+    return TextEmbedder.from_preset(folder, max_length=LENGTH), None, clock.numbers(ROWS)
+
+
+METHODS: dict[str, Callable[[Path, Path, float, int], Stages]] = {
+    "bm25": bm25,
+    "untuned": untuned,
+    "tuned": tuned,
+    "tuned (ST)": tuned_by_peer,
+}
 UNTRAINED = ("bm25", "untuned")

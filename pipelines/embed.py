@@ -1,0 +1,84 @@
+"""Writes the vectors of texts: the lines of a file, or a column of a table.
+
+python -m pipelines.embed documents.txt --model saved_models/mine --output vectors.npy
+python -m pipelines.embed corpus.jsonl --model saved_models/mine --column text --prompt document --output vectors.npy
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import kerasbert
+from kerasbert.data.text.files import written_whole
+from kerasbert.retrieval.evaluation import is_embedder
+from kerasbert.retrieval.search import is_sparse
+
+from .command_line.command import Command
+from .reading.inputs import read_inputs
+from .reading.labelled import Columns
+from .runs.outputs import check_outputs
+from .runs.task_options import Files
+
+
+def embed(
+    input: str,
+    model: str,
+    output: Path,
+    column: str | None = None,
+    prompt: str | None = None,
+    batch_size: int = 32,
+    files: Files = Files(),
+) -> None:
+    """Writes the vectors of texts in their order, for `numpy.load`, and for sparse ones `scipy.sparse.load_npz`.
+
+    The vectors of the tokens of a multi-vector model are written below one another, with the number of tokens of each
+    text: an .npz with the arrays `vectors` and `lengths`.
+
+    The file may be given first, without an option name.
+
+    Args:
+        input: file of texts, one per line, a table, or hf://name:configuration#split.
+        model: folder of an embedder, or hf://org/name.
+        output: file for the vectors: .npy for dense vectors, .npz for others.
+        column: name of the column of texts in a table.
+        prompt: name of a prompt of the model that is put before every text; "query" and "document" are the methods
+            `embed_queries` and `embed_documents`. Default: the default prompt of the model.
+        batch_size: texts per step.
+    """
+    check_outputs({"--output": output}, {"input": input})
+    loaded = kerasbert.load(model)
+    if not is_embedder(loaded):
+        raise ValueError(f"Vectors are computed by an embedder. Received: {model}, a {type(loaded).__name__}.")
+    texts = [item.x for item in read_inputs(input, "texts", Columns(text=column), files.encoding, files.format)]
+    if not texts:
+        raise ValueError(f"{input} has no texts.")
+    methods = {"query": loaded.embed_queries, "document": loaded.embed_documents}
+    if prompt in methods:
+        vectors = methods[prompt](texts, batch_size=batch_size)
+    else:
+        vectors = loaded.embed(texts, batch_size=batch_size, prompt=prompt)
+    write_vectors(output, vectors)
+    print(f"wrote {output}: {len(texts):,} texts")
+
+
+def write_vectors(path: Path, vectors) -> None:
+    """Writes vectors: numpy (n, m), scipy CSR (n, m), or a list of arrays (tokens, m)."""
+    wanted = ".npy" if isinstance(vectors, np.ndarray) else ".npz"
+    if path.suffix != wanted:
+        kind = "dense" if wanted == ".npy" else "sparse" if is_sparse(vectors) else "multi-vector"
+        raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
+    with written_whole(path) as file:
+        if isinstance(vectors, np.ndarray):
+            np.save(file, vectors)
+        elif is_sparse(vectors):
+            import scipy.sparse
+
+            scipy.sparse.save_npz(file, vectors)
+        else:
+            np.savez(file, vectors=np.concatenate(vectors), lengths=np.array([len(one) for one in vectors]))
+
+
+main = Command(embed, groups={"data": ("input", "output", "column"), "model": ("model", "prompt")}, first=("input",))
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Finds hard negatives for pairs of a query and a positive, and writes examples for `kerasbert finetune`.
+
+python -m pipelines.mine pairs.csv --model saved_models/mine --output negatives.jsonl
+python -m pipelines.mine pairs.csv --model saved_models/mine --layout labeled-pair --output pairs_for_a_reranker.jsonl
+"""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import kerasbert
+from kerasbert.data.text.files import text_written_whole
+from kerasbert.retrieval import NegativeRules, mine_hard_negatives
+from kerasbert.retrieval.evaluation import is_embedder
+
+from .command_line.command import Command
+from .command_line.options import Options
+from .reading.labelled import GUESSED, Columns
+from .reading.tables import Reading
+from .reading.text_columns import read_text_columns
+from .runs.losses import read_documents
+from .runs.outputs import check_outputs
+from .runs.task_options import Files
+
+
+@dataclass(frozen=True)
+class Rules(Options):
+    """Which documents are negatives of a query. s is the lowest score of its positives.
+
+    Args:
+        num_negatives: number of negatives for each query.
+        range_min: leave out so many of the most similar documents.
+        range_max: consider documents up to this rank. Default: enough for all negatives, and ten times as many if there
+            are limits.
+        absolute_margin: leave out documents with a score above s - absolute_margin.
+        relative_margin: leave out documents with a score above s - relative_margin * |s|.
+        max_score: leave out documents with a higher score.
+        min_score: leave out documents with a lower score.
+        sampling: top for the most similar documents, or random.
+    """
+
+    num_negatives: int = 3
+    range_min: int = 0
+    range_max: int | None = None
+    absolute_margin: float | None = None
+    relative_margin: float | None = None
+    max_score: float | None = None
+    min_score: float | None = None
+    sampling: Literal["top", "random"] = "top"
+
+
+def mine(
+    input: str,
+    model: str,
+    output: Path,
+    documents: str | None = None,
+    reranker: str | None = None,
+    layout: Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"] = "n-tuple",
+    with_scores: bool = False,
+    seed: int = 0,
+    batch_size: int = 32,
+    rules: Rules = Rules(),
+    files: Files = Files(),
+    columns: Columns = GUESSED,
+) -> None:
+    """Finds documents that are similar to queries, but none of their positives, and writes them as JSON lines.
+
+    The file may be given first, without an option name.
+
+    Args:
+        input: table with pairs of a query and a positive. A query may have several positives.
+        model: folder of the embedder that finds the documents, or hf://org/name.
+        output: file for the examples.
+        documents: file with more documents: lines of text, or a table with one column. Default: the positives.
+        reranker: folder of a reranker, whose scores count for the limits of the rules.
+        layout: triplet and n-tuple have the columns query, positive and negative (or negative_1, ...); labeled-pair has
+            query, document and label; labeled-list has query, documents and labels.
+        with_scores: write the scores of the documents: a column of triplets and n-tuples, or in place of labels.
+        seed: of random choices.
+        batch_size: texts per step.
+        columns: names of the columns of the query (text) and the positive (pair). Default: the first two.
+    """
+    check_outputs({"--output": output}, {"input": input, "--documents": documents})
+    reading = Reading(files.encoding, files.format)
+    found = read_text_columns(input, columns, reading=reading)
+    if len(found.x[0]) != 2 or found.y[0] is not None:
+        raise ValueError(
+            f"Negatives are found for pairs without labels. Received: {input} with rows of {len(found.x[0])} texts"
+            f"{'' if found.y[0] is None else ' and labels'}. Use --columns.text and --columns.pair."
+        )
+    miner = kerasbert.load(model)
+    if not is_embedder(miner):
+        raise ValueError(f"Negatives are found by an embedder. Received: {model}, a {type(miner).__name__}.")
+    corpus = [] if documents is None else read_documents(documents, reading)
+    chosen = NegativeRules(**{field.name: getattr(rules, field.name) for field in fields(rules)})
+    scorer = None if reranker is None else kerasbert.load(reranker)
+    rows = mine_hard_negatives(
+        found.x, miner, corpus, chosen, layout, scorer, with_scores=with_scores, seed=seed, batch_size=batch_size
+    )
+    names = columns_of(layout, chosen.num_negatives, with_scores)
+    with text_written_whole(output) as file:
+        for row in rows:
+            file.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
+    print(f"wrote {output}: {len(rows):,} examples of {len({query for query, _ in found.x}):,} queries")
+
+
+def columns_of(layout: str, negatives: int, with_scores: bool) -> list[str]:
+    """The names of the columns of a layout."""
+    if layout == "labeled-pair":
+        return ["query", "document", "score" if with_scores else "label"]
+    if layout == "labeled-list":
+        return ["query", "documents", "scores" if with_scores else "labels"]
+    others = ["negative"] if layout == "triplet" else [f"negative_{i + 1}" for i in range(negatives)]
+    return ["query", "positive", *others, *(["scores"] if with_scores else [])]
+
+
+main = Command(
+    mine,
+    groups={"data": ("input", "output", "documents", "layout", "with_scores"), "model": ("model", "reranker")},
+    first=("input",),
+)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""Embedders from files: columns and losses, training, searches, vectors and hard negatives; and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import kerasbert
+from kerasbert.backend import seed_everything
+from kerasbert.data import Tokenizer
+from kerasbert.models import Bert, BertConfig
+from kerasbert.retrieval import CoSENT, Matryoshka, MultipleNegatives, Splade, retrieve
+from kerasbert.tasks import TextEmbedder
+from pipelines.embed import embed, write_vectors
+from pipelines.evaluate import evaluate
+from pipelines.finetune import finetune
+from pipelines.mine import Rules, mine
+from pipelines.reading.examples import Examples
+from pipelines.reading.labelled import Columns
+from pipelines.reading.text_columns import expanded, read_searches, read_text_columns
+from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, shown
+from pipelines.runs.searching import Stages
+from pipelines.runs.task_options import Optimizer, Training
+from pipelines.runs.text_scores import text_pair_scores
+from pipelines.search import find
+
+pytestmark = pytest.mark.one_backend
+
+WORDS = [f"{first}{second}" for first in ("ba", "ce", "di", "fo") for second in ("lu", "mi", "ne", "po")]
+PAIRS = [(f"what is {word}", f"{word} is a word like {word[:2]}") for word in WORDS]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a tiny embedder with random weights."""
+    folder = tmp_path_factory.mktemp("models") / "start"
+    seed_everything(0)
+    tokenizer = Tokenizer.train("wordpiece", [text for pair in PAIRS for text in pair], 70, lowercase=True)
+    config = BertConfig(
+        num_layers=1, hidden_dim=16, num_heads=2, feed_forward_dim=24, max_length=16, vocabulary_size=70, dropout=0.0
+    )
+    TextEmbedder(Bert(config), prompts={"query": "what is "}, tokenizer=tokenizer).save_to_preset(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("beir")
+    (folder / "qrels").mkdir()
+    rows = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, (_, text) in enumerate(PAIRS)]
+    (folder / "corpus.jsonl").write_text("\n".join(rows))
+    rows = [json.dumps({"_id": f"q{i}", "text": text}) for i, (text, _) in enumerate(PAIRS)]
+    (folder / "queries.jsonl").write_text("\n".join(rows))
+    (folder / "qrels" / "test.tsv").write_text("\n".join(f"q{i}\td{i}\t1" for i in range(len(PAIRS))))
+    return folder
+
+
+def table(path, rows, names):
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    return table(tmp_path_factory.mktemp("data") / "pairs.jsonl", PAIRS, ("query", "positive"))
+
+
+@pytest.fixture(scope="module")
+def tuned(model, pairs, collection, tmp_path_factory):
+    output = tmp_path_factory.mktemp("models") / "tuned"
+    metrics = finetune(
+        model,
+        pairs,
+        output,
+        held_out=(str(collection),),
+        task="embed",
+        training=Training(epochs=16, batch_size=8),
+        optimizer=Optimizer(learning_rate=0.01),
+        objective=Objective(matryoshka=(16, 8)),
+    )
+    return output, metrics
+
+
+def test_an_embedder_learns_to_search(tuned, model, collection, capsys):
+    output, metrics = tuned
+    before = evaluate(model, (str(collection),), task="retrieval")
+    assert metrics["ndcg@10"] > before["ndcg@10"] + 0.1
+    loaded = kerasbert.load(output)
+    assert loaded.objective == Matryoshka(MultipleNegatives(), (16, 8))
+    assert metrics["runs"][0]["seed"] == 0 and "Matryoshka(loss=MultipleNegatives, dims=(16, 8))" in str(
+        json.loads((output / "metrics.json").read_text())["recipe"]
+    )
+    rows = [json.loads(line) for line in (output / "predictions.jsonl").read_text().splitlines()]
+    assert rows[3]["input"] == PAIRS[3][0] and rows[3]["expected"] == ["d3"] and len(rows[3]["answer"]) == 10
+    log = (output / "logs" / "seed_0").glob("*.csv")
+    assert "val_ndcg@10" in next(log).read_text()
+    assert "ndcg@10" in (output / "README.md").read_text()
+
+
+def test_stages_of_an_evaluation(tuned, collection, tmp_path):
+    again = evaluate(str(tuned[0]), (str(collection),), output=tmp_path / "scores.json", task="retrieval")
+    assert again["ndcg@10"] == pytest.approx(tuned[1]["ndcg@10"])
+    assert json.loads((tmp_path / "scores.json").read_text()) == again
+    words = evaluate("bm25", (f"a={collection}", f"b={collection}"), task="retrieval")
+    assert words["a_ndcg@10"] == words["b_ndcg@10"] == 1.0
+    stages = Stages(first_stage="bm25", top_k=4)
+    two = evaluate(str(tuned[0]), (str(collection),), answers=tmp_path / "found.jsonl", task="retrieval", stages=stages)
+    found = retrieve(read_searches(collection).collection, "bm25", kerasbert.load(tuned[0]), 4)
+    rows = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    assert set(rows[0]["answer"]) == set(found["q0"]) and two["accuracy@10"] == 1.0
+    with pytest.raises(ValueError, match="is a first stage. Received: --model bm25 --first-stage"):
+        evaluate("bm25", (str(collection),), task="retrieval", stages=Stages(first_stage=str(tuned[0])))
+    with pytest.raises(ValueError, match="--task retrieval needs folders in the form of BEIR. Received: no --data"):
+        evaluate("bm25", task="retrieval")
+
+
+def test_evaluation_on_tables(tuned, tmp_path, capsys):
+    model = kerasbert.load(tuned[0])
+    scored = [(a, b, float(i == j)) for i, (a, _) in enumerate(PAIRS[:4]) for j, (_, b) in enumerate(PAIRS[:4])]
+    path = table(tmp_path / "scored.jsonl", scored, ("a", "b", "score"))
+    scores = evaluate(str(tuned[0]), (path,), answers=tmp_path / "answers.jsonl")
+    assert scores["average_precision"] > 0.5
+    answers = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    vectors = model.embed_queries([PAIRS[0][0]]), model.embed_documents([PAIRS[1][1]])
+    assert answers[1] == pytest.approx(float(model.similarity(*vectors)[0, 0]), abs=1e-5)
+    finer = Examples([row[:2] for row in scored], [row[2] + i / 100 for i, row in enumerate(scored)])
+    assert set(text_pair_scores(model, finer)[0]) == {"spearman", "pearson"}
+    triplets = Examples([(a, b, c) for (a, b), (_, c) in zip(PAIRS, PAIRS[1:] + PAIRS[:1], strict=True)], [None] * 16)
+    lists = Examples([(a, [b, c]) for a, b, c in triplets.x], [[1.0, 0.0]] * 16)
+    assert text_pair_scores(model, triplets) == text_pair_scores(model, lists)
+    assert text_pair_scores(model, triplets)[0]["accuracy"] > 0.6
+    for wrong, message in (
+        (Examples(PAIRS, [None] * 16), "need labels, or negatives"),
+        (Examples([("a",)] * 2, [1.0, 0.0]), "two texts or more. Received: rows of one text"),
+        (Examples(PAIRS, ["x"] * 16), "pairs with a number.*Received: 2 texts with 'x'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text_pair_scores(model, wrong)
+
+
+def test_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,anchor,positive,score\n1,a,b,0.5\n2,c,d,1\n")
+    assert read_text_columns(path) == Examples([("a", "b"), ("c", "d")], [0.5, 1.0])
+    assert read_text_columns(path, texts=("anchor", "anchor")).x == [("a", "a"), ("c", "c")]
+    assert read_text_columns(path, Columns(label="id"), ("positive",)) == Examples([("b",), ("d",)], [1.0, 2.0])
+    path.write_text("x,y\nz,w\n")
+    assert read_text_columns(path, Columns(label="1"), ("0",)) == Examples([("x",), ("z",)], ["y", "w"])
+    rows = [("q", ["a", "b"], [1, 0]), ("r", ["c", "d", "e"], [0, 1, 0])]
+    lists = read_text_columns(table(tmp_path / "lists.jsonl", rows, ("query", "documents", "labels")))
+    assert lists == Examples([("q", ["a", "b"]), ("r", ["c", "d", "e"])], [[1.0, 0.0], [0.0, 1.0, 0.0]])
+    assert expanded(Examples(lists.x[:1], lists.y[:1])).x == [("q", "a", "b")]
+    with pytest.raises(ValueError, match="equal lengths for an embedder. Received: f with 2 documents in row 1, but 3"):
+        expanded(lists, "f")
+    for rows, names, message in (
+        ([("a", "")], ("x", "y"), "needs a text in 'y'. Received: .* row 1 without it"),
+        ([("a", [])], ("x", "y"), "texts that are not empty. Received: .* row 1, column 'y'"),
+        ([("a", ["b", " "])], ("x", "y"), "texts that are not empty"),
+        ([("a", "b", None)], ("x", "y", "label"), "needs a label, .* row 1, column 'label'"),
+        ([("a", "b", float("nan"))], ("x", "y", "score"), "needs a label, .* row 1, column 'score'"),
+        ([("a", ["b"]), ("a", "b")], ("x", "y"), "texts, or all of them a query and a list"),
+        ([(1.0, 2)], ("score", "id"), "has no column of texts. It has: score, id"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_text_columns(table(tmp_path / "bad.jsonl", rows, names))
+    with pytest.raises(ValueError, match="has no column 'z'"):
+        read_text_columns(path, texts=("z",))
+
+
+def test_losses_as_text():
+    assert parsed_loss("CoSENT") == CoSENT() and parsed_loss("ranking(scale=1)") == MultipleNegatives(scale=1)
+    nested = "Matryoshka(CoSENT(scale=5.0), dims=[8, 4], weights=[1.0, 0.5])"
+    assert parsed_loss(nested) == Matryoshka(CoSENT(5.0), (8, 4), (1.0, 0.5))
+    assert parsed_loss(shown(parsed_loss(nested))) == parsed_loss(nested)
+    assert shown(CoSENT()) == "CoSENT"
+    for text in ("CoSENT(", "__import__('os').system('ls')", "CoSENT(1, 2)", "f(x=y.z)", "CoSENT(**{})", ""):
+        with pytest.raises(ValueError, match="A loss is written as in Python"):
+            parsed_loss(text)
+    with pytest.raises(ValueError, match="`objective` must be a loss, or its name"):
+        parsed_loss("Cosent")
+    with pytest.raises(ValueError, match="CoSENT has the options"):
+        parsed_loss("CoSENT(temperature=2)")
+
+
+def test_losses_for_columns():
+    def chosen(kind, x, y):
+        return shown(default_loss(kind, Examples([x] * 2, y)))
+
+    none = [None, None]
+    assert chosen("embed", ("a", "b"), none) == chosen("embed", ("a", "b", "c"), none) == "MultipleNegatives"
+    assert chosen("embed", ("a", "b"), [0.0, 1.0]) == "OnlineContrastive"
+    assert chosen("embed", ("a", "b"), [0.3, 4.0]) == "CoSENT"
+    assert chosen("embed", ("a",), ["x", "y"]) == "BatchHardSoftMargin"
+    assert chosen("rerank", ("a", "b"), [0.0, 1.0]) == "BinaryCrossEntropy"
+    assert chosen("rerank", ("a", "b"), [-2.0, 1.0]) == "MeanSquaredError"
+    assert chosen("rerank", ("a", ["b", "c"]), [[1.0, 0.0]] * 2) == "LambdaLoss"
+    assert chosen("rerank", ("a", "b"), none) == "SampledNegatives"
+    assert chosen("multivector", ("a", "b"), none) == "MultipleNegatives(scale=1.0, similarity='max_sim')"
+    with pytest.raises(ValueError, match=r"several uses. Received: \[1.0, 0.0\].*--loss MarginMSE"):
+        chosen("embed", ("a", "b", "c"), [[1.0, 0.0]] * 2)
+    sparse = Objective().loss_for("sparse", Examples([("a", "b")], [None]), 30)
+    assert sparse == Splade(MultipleNegatives(scale=1.0, similarity="dot"), warmup=10)
+    with pytest.raises(ValueError, match="--task embed needs a loss on vectors. Received: --loss ListNet"):
+        Objective(loss="ListNet").loss_for("embed", Examples([("a", "b")], [None]), 1)
+    with pytest.raises(ValueError, match="--matryoshka is for --task embed"):
+        Objective(matryoshka=(4,)).loss_for("multivector", Examples([("a", "b")], [None]), 1)
+
+
+def test_examples_that_do_not_fit_the_loss():
+    for loss, x, y, size, message in (
+        ("Triplet", [("a", "b", "c")] * 2, [0.5, 1.0], 2, "f: Triplet has no labels"),
+        ("MultipleNegatives", [("a",), ("b",)], [None] * 2, 2, "f: MultipleNegatives needs 2 or more texts"),
+        ("MultipleNegatives", [("a", "b")] * 3, [None] * 3, 2, "f: .*Received: 3 equal examples"),
+        ("MultipleNegatives", [("a", "b"), ("c", "d")], [None] * 2, 1, "f: .*a batch of one example"),
+        ("CoSENT", [("a", "b"), ("c", "d")], [None] * 2, 2, "f: CoSENT needs labels: one number per example"),
+        ("CosineSimilarity", [("a", "b"), ("c", "d")], [2.0, 5.0], 2, "f: Scores must lie between -1 and 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_examples(parsed_loss(loss), Examples(x, y), size, "f")
+
+
+def test_training_with_mined_negatives(model, pairs, tmp_path, capsys):
+    documents = tmp_path / "documents.txt"
+    documents.write_text("what is a word\nanother text\n")
+    objective = Objective(mine_negatives=2, documents=str(documents))
+    finetune(model, pairs, tmp_path / "output", task="embed", training=Training(epochs=1), objective=objective)
+    assert "16 examples with negatives" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="needs pairs of a query and a positive, without labels"):
+        scored = Examples([("a", "b")] * 2, [0.0, 1.0])
+        Objective(mine_negatives=1).mined("embed", model, scored, None, 8)
+    with pytest.raises(ValueError, match="without --miner"):
+        Objective(mine_negatives=1).mined("rerank", model, Examples(PAIRS, [None] * 16), None, 8)
+
+
+def test_mined_files(model, pairs, tmp_path, capsys):
+    output = tmp_path / "negatives.jsonl"
+    mine(pairs, model, output, rules=Rules(num_negatives=2))
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert list(rows[0]) == ["query", "positive", "negative_1", "negative_2"] and len(rows) == 16
+    assert all(len({*row.values()}) == 4 for row in rows)
+    assert [texts[:2] for texts in read_text_columns(output).x] == PAIRS
+    names = {
+        ("triplet", True): ["query", "positive", "negative", "scores"],
+        ("labeled-pair", False): ["query", "document", "label"],
+        ("labeled-list", True): ["query", "documents", "scores"],
+    }
+    for (layout, with_scores), expected in names.items():
+        mine(pairs, model, output, layout=layout, with_scores=with_scores)
+        assert list(json.loads(output.read_text().splitlines()[0])) == expected
+        assert read_text_columns(output).y[0] is not None
+    with pytest.raises(ValueError, match="pairs without labels. Received: .* rows of 2 texts and labels"):
+        mine(str(output), model, tmp_path / "again.jsonl")
+
+
+def test_vectors_in_a_file(model, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("\n".join(word for word in WORDS))
+    loaded = kerasbert.load(model)
+    embed(str(tmp_path / "texts.txt"), model, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), loaded.embed(WORDS), atol=1e-6)
+    path = table(tmp_path / "texts.jsonl", [(word, "x") for word in WORDS], ("body", "other"))
+    embed(path, model, tmp_path / "vectors.npy", column="body", prompt="query")
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), loaded.embed_queries(WORDS), atol=1e-6)
+    with pytest.raises(ValueError, match="`prompt` must be one of"):
+        embed(path, model, tmp_path / "vectors.npy", column="body", prompt="passage")
+    with pytest.raises(ValueError, match="dense embedder must end in .npy. Received: .*vectors.npz"):
+        embed(path, model, tmp_path / "vectors.npz", column="body")
+    sparse = scipy.sparse.csr_matrix(np.eye(3, dtype="float32"))
+    write_vectors(tmp_path / "sparse.npz", sparse)
+    assert (scipy.sparse.load_npz(tmp_path / "sparse.npz") != sparse).nnz == 0
+    write_vectors(tmp_path / "many.npz", [np.ones((2, 3)), np.zeros((1, 3))])
+    stored = np.load(tmp_path / "many.npz")
+    assert stored["vectors"].shape == (3, 3) and stored["lengths"].tolist() == [2, 1]
+    with pytest.raises(ValueError, match="multi-vector embedder must end in .npz"):
+        write_vectors(tmp_path / "many.npy", [np.ones((2, 3))])
+
+
+def test_searching_a_file(tuned, tmp_path, capsys):
+    path = tmp_path / "documents.txt"
+    path.write_text("\n".join(text for _, text in PAIRS))
+    queries = (PAIRS[5][0], PAIRS[9][0])
+    for model in ("bm25", str(tuned[0])):
+        capsys.readouterr()
+        find(str(path), model, top=3, queries=queries)
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["query"] for row in rows] == list(queries)
+        assert PAIRS[5][1] in [row["text"] for row in rows[0]["documents"]]
+        scores = [row["score"] for row in rows[0]["documents"]]
+        assert scores == sorted(scores, reverse=True) and len(scores) <= 3
+    with pytest.raises(ValueError, match="needs a query. Received: none"):
+        find(str(path))
