@@ -26,6 +26,7 @@ from ..layers.heads import PooledClassifier, TokenHead, masked_lm, of_config
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
+from .bert import HUGGINGFACE_CONFIG as BERT_CONFIG
 
 # === Config ===
 
@@ -290,9 +291,8 @@ HEADS = {
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
-    "vocabulary_size": "vocab_size",
+    **BERT_CONFIG,
     "embedding_dim": "embedding_size",
-    "num_layers": "num_hidden_layers",
     # If layers do not share all parameters, the file has one group per layer, and stores shared parameters repeatedly.
     "num_groups": Field(
         "num_hidden_groups",
@@ -300,21 +300,9 @@ HUGGINGFACE_CONFIG = {
         save=lambda config: config.num_groups if config.sharing == "all" else config.num_layers,
     ),
     "num_inner_layers": "inner_group_num",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "feed_forward_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
     "sharing": "sharing",  # kerasbert only, like `embedding_projection`; transformers keeps unknown fields
     "embedding_projection": "embedding_projection",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
     "classifier_dropout": "classifier_dropout_prob",
-    "activation": "hidden_act",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "initializer_range": "initializer_range",
-    "pad_id": "pad_token_id",
-    "model_type": "model_type",
 }
 
 _LAYER = "encoder.albert_layer_groups.{i}.albert_layers.{j}"

@@ -24,6 +24,7 @@ from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
 from .bert import ENCODER_NAMES, BertBlock
+from .bert import HUGGINGFACE_CONFIG as BERT_CONFIG
 
 # === Config ===
 
@@ -214,23 +215,9 @@ HEADS = {
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
-    "vocabulary_size": "vocab_size",
+    **BERT_CONFIG,
     "embedding_dim": "embedding_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "feed_forward_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "classifier_dropout": "classifier_dropout",
     "choice_dropout": "summary_last_dropout",
-    "activation": "hidden_act",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "initializer_range": "initializer_range",
-    "pad_id": "pad_token_id",
-    "model_type": "model_type",
 }
 
 # Fields for which only these values are supported. Any other value is an error.

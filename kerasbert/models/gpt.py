@@ -173,9 +173,7 @@ HUGGINGFACE_CLASSES = {
 }
 
 # In transformers, dense layers are Conv1D with weights (in, out), and query, key and value are one fused layer.
-HUGGINGFACE_NAMES = {
-    "token_embedding": "tokens_embed",
-    "position_embedding": "positions_embed",
+BLOCK_NAMES = {
     "block_{i}/attention/query": Part("h.{i}.attn.c_attn", 0, 3, transposed=False),
     "block_{i}/attention/key": Part("h.{i}.attn.c_attn", 1, 3, transposed=False),
     "block_{i}/attention/value": Part("h.{i}.attn.c_attn", 2, 3, transposed=False),
@@ -184,6 +182,12 @@ HUGGINGFACE_NAMES = {
     "block_{i}/feed_forward/inner": Part("h.{i}.mlp.c_fc", 0, 1, transposed=False),
     "block_{i}/feed_forward/outer": Part("h.{i}.mlp.c_proj", 0, 1, transposed=False),
     "block_{i}/feed_forward_norm": "h.{i}.ln_2",
+}
+
+HUGGINGFACE_NAMES = {
+    **BLOCK_NAMES,
+    "token_embedding": "tokens_embed",
+    "position_embedding": "positions_embed",
     "classifier/dense": "score",
     "choice/dense": "multiple_choice_head.summary",
 }

@@ -13,7 +13,7 @@ import keras
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
-from ..core.weight_names import Field, Part
+from ..core.weight_names import Field
 from ..layers.attention import MultiHeadAttention
 from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ..layers.composite import Composite
@@ -21,6 +21,7 @@ from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead, of_config
+from . import gpt
 from .backbone import Backbone
 
 # === Config ===
@@ -213,15 +214,8 @@ HEADS = {
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "n_layer",
-    "num_heads": "n_head",
-    "hidden_dim": "n_embd",
+    **gpt.HUGGINGFACE_CONFIG,
     "feed_forward_dim": "n_inner",
-    "max_length": "n_positions",
-    "dropout": "resid_pdrop",
-    "embedding_dropout": "embd_pdrop",
-    "attention_dropout": "attn_pdrop",
     "classifier_dropout": Field(
         "classifier_dropout",
         load=lambda stored: 0.1 if stored["classifier_dropout"] is None else stored["classifier_dropout"],
@@ -231,30 +225,10 @@ HUGGINGFACE_CONFIG = {
     "activation": "activation_function",
     "scale_attention": "scale_attn_weights",
     "scale_by_layer": "scale_attn_by_inverse_layer_idx",
-    "layer_norm_epsilon": "layer_norm_epsilon",
-    "initializer_range": "initializer_range",
-    "pad_id": "pad_token_id",
-    "bos_id": "bos_token_id",
-    "eos_id": "eos_token_id",
-    "model_type": "model_type",
-}
-
-HUGGINGFACE_ALIASES = {
-    "hidden_size": "n_embd",
-    "max_position_embeddings": "n_positions",
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
 }
 
 # The field `reorder_and_upcast_attn` is not restricted, because scores are always float32 here.
-HUGGINGFACE_ONLY = {
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-    "summary_type": "cls_index",
-    "summary_use_proj": True,
-    "summary_proj_to_labels": True,
-    "summary_activation": None,
-}
+HUGGINGFACE_ONLY = {**gpt.HUGGINGFACE_ONLY, "add_cross_attention": False}
 
 HUGGINGFACE_CLASSES = {
     "Backbone": "GPT2Model",
@@ -265,18 +239,10 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "GPT2DoubleHeadsModel",
 }
 
-# In transformers, dense layers are Conv1D with weights (in, out), and query, key and value are one fused layer.
 HUGGINGFACE_NAMES = {
+    **gpt.BLOCK_NAMES,
     "token_embedding": "wte",
     "position_embedding": "wpe",
-    "block_{i}/attention_norm": "h.{i}.ln_1",
-    "block_{i}/attention/query": Part("h.{i}.attn.c_attn", 0, 3, transposed=False),
-    "block_{i}/attention/key": Part("h.{i}.attn.c_attn", 1, 3, transposed=False),
-    "block_{i}/attention/value": Part("h.{i}.attn.c_attn", 2, 3, transposed=False),
-    "block_{i}/attention/project": Part("h.{i}.attn.c_proj", 0, 1, transposed=False),
-    "block_{i}/feed_forward_norm": "h.{i}.ln_2",
-    "block_{i}/feed_forward/inner": Part("h.{i}.mlp.c_fc", 0, 1, transposed=False),
-    "block_{i}/feed_forward/outer": Part("h.{i}.mlp.c_proj", 0, 1, transposed=False),
     "final_norm": "ln_f",
     "classifier/dense": "score",
     "tagger/dense": "classifier",
@@ -295,7 +261,7 @@ register_family(
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
             only=HUGGINGFACE_ONLY,
-            aliases=HUGGINGFACE_ALIASES,
+            aliases=gpt.HUGGINGFACE_ALIASES,
             classes=HUGGINGFACE_CLASSES,
             prefix="transformer",
             names=HUGGINGFACE_NAMES,

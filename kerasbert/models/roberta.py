@@ -25,6 +25,7 @@ from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
 from .backbone import Backbone
 from .bert import ENCODER_NAMES, BertBlock
+from .bert import HUGGINGFACE_CONFIG as BERT_CONFIG
 
 # === Config ===
 
@@ -197,27 +198,14 @@ HEADS = {
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "feed_forward_dim": "intermediate_size",
+    **BERT_CONFIG,
     "max_length": Field(
         "max_position_embeddings",
         load=lambda stored: stored["max_position_embeddings"] - (stored["pad_token_id"] or 0) - 1,
         save=lambda config: config.max_length + config.pad_id + 1,
     ),
-    "num_segments": "type_vocab_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "classifier_dropout": "classifier_dropout",
-    "activation": "hidden_act",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "initializer_range": "initializer_range",
-    "pad_id": "pad_token_id",
     "bos_id": "bos_token_id",
     "eos_id": "eos_token_id",
-    "model_type": "model_type",
 }
 
 _DEFAULTS = dict(max_position_embeddings=512, type_vocab_size=2, layer_norm_eps=1e-12, pad_token_id=1)

@@ -10,6 +10,7 @@ from ...layers.dropout import Dropout
 from ...layers.heads import FirstTokenClassifier, TokenHead, masked_lm, of_config
 from ...layers.masks import real_tokens
 from ...layers.positions import token_positions
+from ..bert import HUGGINGFACE_CONFIG as BERT_CONFIG
 
 # === Configs ===
 
@@ -176,14 +177,8 @@ HEADS = {
 # === Hugging Face ===
 
 CONFIG = {
-    "vocabulary_size": "vocab_size",
+    **BERT_CONFIG,
     "embedding_dim": "embedding_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "feed_forward_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
     "absolute_positions": "position_biased_input",
     "mask_decoder": "mask_decoder",  # kerasbert only; transformers keeps unknown fields
     "relative_attention": "relative_attention",
@@ -197,17 +192,10 @@ CONFIG = {
         load=lambda stored: stored["max_relative_positions"] if stored["max_relative_positions"] > 0 else None,
         save=lambda config: config.max_distance,
     ),
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
     "pooler_dropout": "pooler_dropout",
     "classifier_dropout": "cls_dropout",
-    "activation": "hidden_act",
     "pooler_activation": "pooler_hidden_act",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "initializer_range": "initializer_range",
     "legacy_head": "legacy",
-    "pad_id": "pad_token_id",
-    "model_type": "model_type",
 }
 
 NAMES = {
