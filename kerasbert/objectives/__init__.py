@@ -5,7 +5,7 @@ from .bidirectional_lm import BidirectionalLM
 from .causal_lm import CausalLM
 from .discriminator import Discriminator
 from .distillation import Distillation, start_from_teacher
-from .knowledge_transfer import KnowledgeTransfer
+from .knowledge_transfer import KnowledgeTransfer, TransferWeights
 from .masked_lm import MaskedLM
 from .objective import Objective, WeightedMean, cross_entropy, weighted_mean
 from .permutation_lm import PermutationLM
@@ -27,6 +27,7 @@ __all__ = [
     "Seq2SeqLM",
     "SkipGram",
     "SpanBoundary",
+    "TransferWeights",
     "WeightedMean",
     "cross_entropy",
     "start_from_teacher",

@@ -1,11 +1,14 @@
 """Layer-wise knowledge transfer, as in MobileBERT, from a teacher with the same number of layers and hidden size."""
 
+import dataclasses
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
 import keras
 from keras import ops
 
+from ..checkpoints.arguments import Saved
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from ..models.backbone import Backbone
@@ -36,6 +39,22 @@ def attention_divergence(weights, teacher_weights):
     return ops.mean(ops.sum(teacher_weights * ratio, axis=-1), axis=1)
 
 
+@dataclasses.dataclass(frozen=True)
+class TransferWeights:
+    """The weights of the terms of MobileBERT's transfer loss of a layer.
+
+    Args:
+        features: of the squared difference of the normalised hidden states.
+        means, variances: of the differences of the means and variances of the hidden states.
+        attention: of the KL divergence of the attention probabilities.
+    """
+
+    features: float = 100.0
+    means: float = 5_000.0
+    variances: float = 5.0
+    attention: float = 1.0
+
+
 @keras.saving.register_keras_serializable("kerasbert")
 class KnowledgeTransfer(FromTeacher):
     """Knowledge transfer as in MobileBERT: the student learns the hidden states and attention of each teacher layer.
@@ -56,7 +75,7 @@ class KnowledgeTransfer(FromTeacher):
             each layer the learning rate of its phase.
         transfer_steps: number of batches of layer-wise transfer, 240,000 in the paper. For "progressive", it must be a
             multiple of the number of layers.
-        feature_weight, mean_weight, variance_weight, attention_weight: weights of the terms of the transfer loss.
+        transfer_weights: `TransferWeights`, or a dict of them. Default: those of MobileBERT.
         hard_share: weight of the original token in the mixture.
 
     Call:
@@ -68,10 +87,8 @@ class KnowledgeTransfer(FromTeacher):
         `sentence_pair` (b, 2). The targets y are the same as for the student's `MaskedLM`.
     """
 
-    SAVES = (
-        *("strategy", "transfer_steps", "feature_weight", "mean_weight", "variance_weight", "attention_weight"),
-        "hard_share",
-    )
+    SAVES = ("strategy", "transfer_steps", "transfer_weights", "hard_share")
+    SAVED_AS = {"transfer_weights": Saved(dict[str, float])}
 
     def __init__(
         self,
@@ -79,10 +96,7 @@ class KnowledgeTransfer(FromTeacher):
         teacher: MaskedLM | str | PathLike,
         strategy: str = "progressive",
         transfer_steps: int = 240_000,
-        feature_weight: float = 100.0,
-        mean_weight: float = 5_000.0,
-        variance_weight: float = 5.0,
-        attention_weight: float = 1.0,
+        transfer_weights: TransferWeights | Mapping[str, float] | None = None,
         hard_share: float = 0.5,
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
@@ -108,8 +122,8 @@ class KnowledgeTransfer(FromTeacher):
         if not 0 <= hard_share <= 1:
             raise ValueError(f"`hard_share` must be between 0 and 1. Received: {hard_share}.")
         self.strategy, self.transfer_steps, self.hard_share = strategy, transfer_steps, hard_share
-        self.feature_weight, self.attention_weight = feature_weight, attention_weight
-        self.mean_weight, self.variance_weight = mean_weight, variance_weight
+        is_record = isinstance(transfer_weights, TransferWeights)
+        self.transfer_weights = transfer_weights if is_record else TransferWeights(**(transfer_weights or {}))
         self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)
         self.transfer_loss = WeightedMean(name="transfer_loss")
         self.distillation_loss = WeightedMean(name="distillation_loss")
@@ -118,6 +132,9 @@ class KnowledgeTransfer(FromTeacher):
         if self.student.sentence_pair is not None:
             self.sentence_pair_loss = WeightedMean(name="sentence_pair_loss")
         self.build_now()
+
+    def arguments(self):
+        return {**super().arguments(), "transfer_weights": dataclasses.asdict(self.transfer_weights)}
 
     def call(self, inputs):
         wanted = dict(hidden_states=True, attention_weights=True)
@@ -182,15 +199,15 @@ class KnowledgeTransfer(FromTeacher):
     def _layer_losses(self, x, y_pred, weights):
         """Returns the transfer loss of each layer, a list of float32 scalars."""
         names = ("features", "teacher_features", "attention", "teacher_attention")
-        losses = []
+        losses, scales = [], self.transfer_weights
         for mine, theirs, attention, teacher_attention in zip(*(y_pred[name] for name in names), strict=True):
             mine, theirs = ops.cast(mine, "float32"), ops.cast(theirs, "float32")
             means, variances = zip(*(ops.moments(features, axes=-1) for features in (mine, theirs)), strict=True)
             token_losses = (
-                self.feature_weight * ops.mean(ops.square(normalized(mine) - normalized(theirs)), axis=-1)
-                + self.mean_weight * ops.square(means[0] - means[1])
-                + self.variance_weight * ops.abs(variances[0] - variances[1])
-                + self.attention_weight * attention_divergence(attention, teacher_attention)
+                scales.features * ops.mean(ops.square(normalized(mine) - normalized(theirs)), axis=-1)
+                + scales.means * ops.square(means[0] - means[1])
+                + scales.variances * ops.abs(variances[0] - variances[1])
+                + scales.attention * attention_divergence(attention, teacher_attention)
             )
             losses.append(self.mean_loss(x, token_losses, weights, "layers"))
         return losses

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from ..checkpoints.arguments import Saved
-from ..data.batches.bucketing import BucketedBatches
+from ..data.batches.bucketing import BucketedBatches, Widths
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
@@ -138,7 +138,7 @@ class QuestionAnswerer(Task):
         if not len(questions):
             return []
         rows = self.question_rows(questions)
-        feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
+        feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, widths=Widths(self.max_length))
         logits = self.predict(feed, verbose=0)
         answers = []
         found = rows.answers(logits["start"], logits["end"], max(20, n_best), self.max_answer_length)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.batches.bucketing import BucketedBatches
+from ..data.batches.bucketing import BucketedBatches, Widths
 from ..data.tasks.labels import indices_of, names_of
 from ..data.tasks.tagging import TaggedRows, entities, tags_within
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -161,7 +161,7 @@ class TokenClassifier(Task):
             without tokens are NaN. Words within a token of another word have the logits of that word.
         """
         rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
-        feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
+        feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, widths=Widths(self.max_length))
         return rows, list(rows.read(self.predict(feed, verbose=0)))
 
     @overload

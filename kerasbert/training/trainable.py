@@ -17,7 +17,7 @@ from ..checkpoints.with_heads import WithHeads
 from ..core.inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
 from ..core.quantization import Quantizable, as_config, quantize_layers
 from ..core.summaries import known_shapes
-from ..data.batches.bucketing import BucketedBatches
+from ..data.batches.bucketing import BucketedBatches, Widths
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from .fitting import Fitting
@@ -161,8 +161,8 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     def bucketed_batches(self, x, y, sample_weight, *options, **more):
         """Returns the `BucketedBatches` of arrays, in widths that suit this model. The options are the same."""
-        more = {"limit": self.max_length, "program_tokens": training_program_tokens(self), **more}
-        return BucketedBatches(x, y, sample_weight, *options, **more)
+        widths = Widths(self.max_length, program_tokens=training_program_tokens(self))
+        return BucketedBatches(x, y, sample_weight, *options, widths=widths, **more)
 
     def encode_labels(self, labels):
         """Converts targets to an array."""

@@ -6,6 +6,7 @@ The sizes from tiny to medium are from Turc et al. 2019 (arXiv 1908.08962), and 
 from dataclasses import replace
 
 from kerasbert.data import SegmentPairs, Tokens, WholeWords
+from kerasbert.objectives import TransferWeights
 
 from .data import MaskedLMData, Phase
 from .models import KnowledgeTransfer, LocalStart, Pretraining
@@ -106,9 +107,8 @@ def mini_en_distilled() -> Recipe:
     The loss is MobileBERT's: the outputs and the attention of each layer, and the probabilities of the hidden tokens.
     """
     # The teacher has the same tokenizer, width, and number of layers and heads.
-    objective = KnowledgeTransfer(
-        strategy="auxiliary", feature_weight=10.0, mean_weight=0.0, variance_weight=0.0, layers=()
-    )
+    weights = TransferWeights(features=10.0, means=0.0, variances=0.0)
+    objective = KnowledgeTransfer(strategy="auxiliary", transfer_weights=weights, layers=())
     config = dict(NO_DROPOUT, max_length=128, initializer_range=0.06, num_layers=6, feed_forward_dim=512)
     return _mini_en(
         "bert.mini_en_distilled",

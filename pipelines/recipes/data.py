@@ -72,14 +72,10 @@ class Data:
     is_base = True  # not a class that a recipe may name
     labelled: ClassVar[bool] = False  # whether rows are pairs of segments with a label
 
-    def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase, accumulation: int = 1) -> Batches:
-        """Makes the batches of a phase from a corpus, or from several by name, which are mixed.
-
-        Args:
-            accumulation: number of batches that an update is split into.
-        """
+    def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase) -> Batches:
+        """Makes the batches of a phase from a corpus, or from several by name, which are mixed."""
         corpora = named(corpus)
-        shape = dict(batch_size=phase.batch_size, seed=phase.seed or 0, accumulation=accumulation)
+        shape = dict(batch_size=phase.batch_size, seed=phase.seed or 0)
         if len(corpora) == 1:
             ((name, text),) = corpora.items()
             return self.part(name, text, steps=phase.steps, length=phase.length, **shape)
@@ -91,7 +87,7 @@ class Data:
 
         Args:
             name: the name of the corpus.
-            **shape: `batch_size`, `length`, `steps`, `seed` and `accumulation`, as in `Batches`.
+            **shape: `batch_size`, `length`, `steps` and `seed`, as in `Batches`.
         """
         raise NotImplementedError
 
@@ -207,8 +203,7 @@ class StreamData(Data):
 
     lines: bool = False
 
-    def part(self, name: str, corpus: Corpus, *, seed: int, accumulation: int, **shape) -> Batches:
-        _check_accumulation(self, accumulation)
+    def part(self, name: str, corpus: Corpus, *, seed: int, **shape) -> Batches:
         return data.StreamBatches(corpus, lines=self.lines, **shape)
 
 
@@ -233,8 +228,7 @@ class SkipGramData(Data):
     rule: Literal["paper", "code"] = "code"
     power: float = 0.75
 
-    def part(self, name: str, corpus: Corpus, *, length: int, accumulation: int, **shape) -> Batches:
-        _check_accumulation(self, accumulation)
+    def part(self, name: str, corpus: Corpus, *, length: int, **shape) -> Batches:
         drawn = {name: getattr(self, name) for name in ("window", "negatives", "threshold", "rule", "power")}
         return data.SkipGramBatches(corpus, **drawn, **shape)
 
@@ -304,8 +298,8 @@ class Languages(Data):
     def objective(self) -> dict:
         return self.text.objective()
 
-    def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase, accumulation: int = 1) -> Batches:
-        batches, kinds = super().__call__(corpus, phase, accumulation), set(map(self._is_pair, named(corpus)))
+    def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase) -> Batches:
+        batches, kinds = super().__call__(corpus, phase), set(map(self._is_pair, named(corpus)))
         return Mixed(batches) if len(kinds) > 1 else batches
 
     def part(self, name: str, corpus: Corpus, **shape) -> Batches:
@@ -361,10 +355,3 @@ class TextAndTasks(Data):
 def named(corpus: Corpus | Mapping[str, Corpus]) -> dict[str, Corpus]:
     """Returns {name: corpus}. A single corpus gets the name "text"."""
     return dict(corpus) if isinstance(corpus, Mapping) else {"text": corpus}
-
-
-def _check_accumulation(record: Data, accumulation: int) -> None:
-    if accumulation > 1:
-        raise ValueError(
-            f"{type(record).__name__} does not support accumulation. Received: accumulation={accumulation}. Use 1."
-        )

@@ -232,10 +232,7 @@ class KnowledgeTransfer(Distilled):
 
     strategy: str = "progressive"
     transfer_steps: int = 240_000
-    feature_weight: float = 100.0
-    mean_weight: float = 5_000.0
-    variance_weight: float = 5.0
-    attention_weight: float = 1.0
+    transfer_weights: objectives.TransferWeights = objectives.TransferWeights()
     hard_share: float = 0.5
     cls = objectives.KnowledgeTransfer
 

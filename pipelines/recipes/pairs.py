@@ -20,7 +20,7 @@ class PairBatches(Seq2SeqBatches):
         target_length: maximum number of tokens in a target. Default: `length`.
         num_buckets: maximum number of different batch shapes.
         full_width: whether to pad rows to `length` and `target_length`, so that the batches can be mixed with others.
-        **options: arguments of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
+        **options: arguments of `Seq2SeqBatches`, such as `steps` and `seed`.
     """
 
     def __init__(

@@ -9,20 +9,18 @@ class Phases(Batches):
     """Joins several runs into one, such as BERT's, which has rows of 128 tokens for 90% of the steps, and then 512.
 
     Args:
-        parts: the runs, with the same `accumulation`, and the same `batch_size` if rows continue from step to step.
+        parts: the runs, with the same `batch_size` if rows continue from step to step.
     """
 
     def __init__(self, parts: list[Batches]):
         last = parts[-1]
-        if any(part.accumulation != last.accumulation for part in parts):
-            raise ValueError("The parts of a run must have the same `accumulation`.")
         if len({part.batch_size for part in parts}) > 1 and "stream_start" in last[0][0]:
             raise ValueError(
                 "Rows that continue from step to step need one `batch_size`. Received: "
                 f"{', '.join(str(part.batch_size) for part in parts)}."
             )
-        updates = sum(len(part) for part in parts) // last.accumulation
-        super().__init__(last.batch_size, updates, last.seed, last.accumulation)
+        super().__init__(last.batch_size, sum(map(len, parts)), last.seed)
+        self.accumulation = last.accumulation
         self.parts = parts
         self.length = last.length
 
@@ -46,6 +44,11 @@ class Phases(Batches):
         """Returns, for each part, the run up to its end. These runs are passed to `fit` one after the other."""
         return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
 
+    def accumulated(self, count: int) -> "Phases":
+        run = super().accumulated(count)
+        run.parts = [part.accumulated(count) for part in self.parts]
+        return run
+
     def shard(self, index: int, count: int) -> "Phases":
         part = super().shard(index, count)
         part.parts = [part.shard(index, count) for part in self.parts]
@@ -66,7 +69,7 @@ class Mixed(Batches):
     """
 
     def __init__(self, mixture: Batches):
-        super().__init__(mixture.batch_size, len(mixture) // mixture.accumulation, mixture.seed, mixture.accumulation)
+        super().__init__(mixture.batch_size, len(mixture), mixture.seed)
         self.mixture, self.length = mixture, mixture.length
 
     def __getitem__(self, step: int) -> tuple:
@@ -78,6 +81,11 @@ class Mixed(Batches):
 
     def shape_steps(self) -> list[int]:
         return self.mixture.starting_at(self._start).shape_steps()
+
+    def accumulated(self, count: int) -> "Mixed":
+        run = super().accumulated(count)
+        run.mixture = self.mixture.accumulated(count)
+        return run
 
     def shard(self, index: int, count: int) -> "Mixed":
         part = super().shard(index, count)

@@ -26,8 +26,8 @@ def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
     parts = []
     for number, phase in enumerate(recipe.phases):
         seed = recipe.seed + (number if phase.seed is None else phase.seed)
-        parts.append(recipe.data(corpus, dataclasses.replace(phase, seed=seed), recipe.accumulation))
-    return parts[0] if len(parts) == 1 else Phases(parts)
+        parts.append(recipe.data(corpus, dataclasses.replace(phase, seed=seed)))
+    return (parts[0] if len(parts) == 1 else Phases(parts)).accumulated(recipe.accumulation)
 
 
 def evaluation_batches(

@@ -84,7 +84,7 @@ def test_accumulated_parts_add_up_to_the_update():
     options = dict(batch_size=8, layout=Seq2SeqLayout(end_id=1), seed=None)
     model = randomize(Seq2SeqLM(T5(T5Config(**TINY))))
     whole = loss_of(model, *Seq2SeqBatches(*pairs, **options)[0])["loss"]
-    parts = Seq2SeqBatches(*pairs, **options, accumulation=4)
+    parts = Seq2SeqBatches(*pairs, **options).accumulated(4)
     np.testing.assert_allclose(np.mean([loss_of(model, *part)["loss"] for part in parts]), whole, rtol=1e-5)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kerasbert.backend import seed_everything
 from kerasbert.data import MixtureBatches, Seq2SeqBatches, Seq2SeqLayout, TaskBatches
-from kerasbert.data.batches.bucketing import BucketedBatches
+from kerasbert.data.batches.bucketing import BucketedBatches, Widths
 from kerasbert.models import Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.training import Checkpoints, adamw
@@ -33,7 +33,7 @@ def bucketed(**options):
     ids = RNG.integers(3, 30, (24, 20)).astype("int32")
     x = {"token_ids": ids, "lengths": RNG.integers(1, 20, 24).astype("int32")}
     y = RNG.integers(0, 2, 24).astype("int32")
-    return BucketedBatches(x, y, batch_size=4, steps_per_width=0.01, **options)
+    return BucketedBatches(x, y, batch_size=4, widths=Widths(least_steps=0.01), **options)
 
 
 class Stop(keras.callbacks.Callback):
@@ -103,7 +103,7 @@ def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumula
             seed_everything(0)
             model = Seq2SeqLM(Transformer(TransformerConfig(**SIZE)))
             model.compile(adamw(1e-2, accumulation=accumulation))
-            batches = seq2seq(num_buckets=4, steps=4, accumulation=accumulation)
+            batches = seq2seq(num_buckets=4, steps=4).accumulated(accumulation)
             callbacks = [Checkpoints(tmp_path / str(len(parts)), keep=1), Stop(stop * accumulation)]
             model.fit(batches, steps_per_epoch=2 * accumulation, callbacks=callbacks, verbose=0)
         found.append([keras.ops.convert_to_numpy(weight) for weight in model.trainable_weights])

@@ -13,7 +13,7 @@ from ..sampling import shuffled
 class Batches:
     """The steps of a run, with random access: `batches[step]` -> (x, y, sample_weight).
 
-    A step is one call of the model. With `accumulation=k`, k steps make up one update of the weights: step i contains
+    A step is one call of the model. In `accumulated(k)`, k steps make up one update of the weights: step i contains
     the rows of micro-batch i % k of update i // k. `batch_size` counts the rows of the whole update, so a run uses the
     same rows for every k. With k > 1, x also contains "loss_normalizer": the total weight of the update divided by its
     number of rows.
@@ -24,30 +24,20 @@ class Batches:
         batch_size: rows per update.
         updates: number of updates in the run.
         seed: seed of all random choices, at least 0.
-        accumulation: number of steps per update.
     """
 
     length: int
+    single_step: str = ""  # the reason why an update must be a single step, if there is one
     corpus: Any = None  # the `Corpus` whose token ids the batches contain, if there is exactly one
 
-    def __init__(self, batch_size: int, updates: int, seed: int = 0, accumulation: int = 1):
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("steps", updates, 0),
-            ("seed", seed, 0),
-            ("accumulation", accumulation, 1),
-        ):
+    def __init__(self, batch_size: int, updates: int, seed: int = 0):
+        for name, value, least in (("batch_size", batch_size, 1), ("steps", updates, 0), ("seed", seed, 0)):
             if not hasattr(value, "__index__") or operator.index(value) < least:
                 raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {value}.")
-        if batch_size % accumulation:
-            raise ValueError(
-                f"`batch_size` must be a multiple of `accumulation`. Received: batch_size={batch_size}, "
-                f"accumulation={accumulation}."
-            )
         self.batch_size = batch_size
         self.seed = seed
-        self.accumulation = accumulation
-        self._items = updates * accumulation
+        self.accumulation = 1  # number of steps per update
+        self._items = updates
         self._start = 0
         self._part, self._parts = 0, 1
         self._latest: tuple = (None, None)
@@ -103,6 +93,11 @@ class Batches:
 
     def accumulated(self, count: int) -> "Batches":
         """The same run with every update split into `count` steps, whose gradients the optimizer accumulates."""
+        if count > 1 and self.single_step:
+            raise ValueError(
+                f"An update of {type(self).__name__} must be one step: {self.single_step}. Received: "
+                f"accumulation={count}."
+            )
         if count < 1 or self.batch_size % count or self.accumulation > 1:
             raise ValueError(
                 f"`accumulation` must divide `batch_size`. Received: accumulation={count}, batch_size={self.batch_size}"

@@ -74,7 +74,7 @@ class BidirectionalLMBatches(CausalLMBatches):
         length: tokens per row.
         characters: whether x also contains the bytes of every token (see `character_ids`). End tokens are then
             represented by the mark of the end of a sentence.
-        **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
+        **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options: Any):

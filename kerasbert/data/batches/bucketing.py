@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import dataclasses
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -173,6 +174,24 @@ def _cheapest_plans(
     return plans
 
 
+@dataclasses.dataclass(frozen=True)
+class Widths:
+    """How the widths of batches are selected.
+
+    Args:
+        limit: maximum width of a row, unless an example is longer.
+        least_steps: limits the number of widths, because each width requires compiling a program. With `shuffle`, each
+            width is used for at least this many steps per pass on average. Without `shuffle`, it is the time to compile
+            a program, measured in steps of width 64.
+        program_tokens: number of tokens that the model is trained on in the time of compiling a program, which also
+            limits the number of widths. 0 if programs are free.
+    """
+
+    limit: int | None = None
+    least_steps: float = 2
+    program_tokens: float = 0.0
+
+
 class BucketedBatches(ExampleBatches):
     """Batches of examples of similar length from arrays in memory, padded to one of a few widths.
 
@@ -186,13 +205,8 @@ class BucketedBatches(ExampleBatches):
             have one column per token.
         y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. With shuffle=False, narrow batches
             come first, and examples of the same width keep their order.
-        limit: maximum width of a row, unless an example is longer.
         tagged: whether y and the weights also have one column per token, and are resized to the width of x.
-        steps_per_width: limits the number of widths, because each width requires compiling a program. With `shuffle`,
-            each width is used for at least this many steps per pass on average. Without `shuffle`, it is the time to
-            compile a program, measured in steps of width 64. Default: 2.
-        program_tokens: number of tokens that the model is trained on in the time of compiling a program, which also
-            limits the number of widths. Default: 0, if programs are free.
+        widths: how the widths are selected. Default: `Widths()`.
     """
 
     def __init__(
@@ -204,18 +218,16 @@ class BucketedBatches(ExampleBatches):
         epochs: int = 1,
         seed: int = 0,
         shuffle: bool = True,
-        limit: int | None = None,
         tagged: bool = False,
-        steps_per_width: float | None = None,
-        program_tokens: float = 0.0,
+        widths: Widths | None = None,
     ):
         super().__init__(x, y, sample_weight, batch_size, epochs, seed, shuffle)
-        self._tagged, self._limit = tagged, limit
+        widths = widths or Widths()
+        self._tagged, self._limit, self._least = tagged, widths.limit, widths.least_steps
         self.pads_left = "padding_mask" in self.x
         self._lengths = row_lengths(self.x)
         self.tokens = token_count(self.x)
-        self._least = 2 if steps_per_width is None else steps_per_width
-        self._program = program_tokens / (batch_size * self._texts_per_row)  # in columns of a batch
+        self._program = widths.program_tokens / (batch_size * self._texts_per_row)  # in columns of a batch
         self._plan_buckets()
 
     def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:

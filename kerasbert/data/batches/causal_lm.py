@@ -27,7 +27,6 @@ class CausalLMBatches(PassBatches):
         seed: seed of the order of the rows.
         steps: number of updates in the run. Default: one pass over the text, with padding rows of weight 0 at the end
             of the last batch.
-        accumulation: number of steps per update.
         lines: whether the end token follows every line instead of every document.
         language: language id of all tokens, for XLM.
     """
@@ -39,14 +38,13 @@ class CausalLMBatches(PassBatches):
         length: int,
         seed: int = 0,
         steps: int | None = None,
-        accumulation: int = 1,
         lines: bool = False,
         language: int | None = None,
     ):
         self._stream = _checked_stream(corpus, length, lines)
         self.corpus, self.length, self.lines, self.language = corpus, length, lines, language
         rows = -(-(len(self._stream) - 1) // length)
-        super().__init__(batch_size, (0, rows), seed, steps, accumulation)
+        super().__init__(batch_size, (0, rows), seed, steps)
 
     def recipe(self) -> dict:
         further = {
@@ -84,6 +82,8 @@ class StreamBatches(Batches):
         steps: number of updates in the run. Default: one pass over the text.
         lines: whether the end token follows every line instead of every document.
     """
+
+    single_step = "rows continue from step to step"
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, steps: int | None = None, lines: bool = False):
         self._stream = _checked_stream(corpus, length, lines)

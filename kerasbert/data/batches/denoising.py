@@ -74,7 +74,6 @@ class DenoisingBatches(PassBatches):
         packed: whether to put as many pieces into a row as fit. They do not attend to each other.
         group: number of documents that are concatenated before they are split into pieces. Default: 128, as in T5's
             code, and 1 for "prefix_lm" and "deshuffling".
-        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class DenoisingBatches(PassBatches):
         layout: "str | DenoisingLayout" = "encoder_decoder",
         packed: bool = False,
         group: int | None = None,
-        accumulation: int = 1,
     ):
         noise = Denoising(noise) if isinstance(noise, str) else noise
         layout = DenoisingLayout(layout) if isinstance(layout, str) else layout
@@ -126,7 +124,7 @@ class DenoisingBatches(PassBatches):
                 f"Received: target_length={target_length}, layout={kind!r}, packed={packed}."
             )
         self.target_length = widest if target_length is None else target_length
-        super().__init__(batch_size, (0, len(self._plan)), seed, steps, accumulation)
+        super().__init__(batch_size, (0, len(self._plan)), seed, steps)
 
     @property
     def tokens_per_step(self) -> int:

@@ -84,7 +84,6 @@ class MaskedLMBatches(PassBatches):
         noise: the masking rule: `Tokens` (the default), `WholeWords`, `NGrams`, `Spans`, `RareTokens`, or any `Noise`.
         static_masks: number of different masks per row, used in turn. With 0, new masks are drawn in every step.
         language: language id of all tokens, for XLM.
-        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class MaskedLMBatches(PassBatches):
         noise: Noise | None = None,
         static_masks: int = 0,
         language: int | None = None,
-        accumulation: int = 1,
     ):
         info = tokenizer_info_of(corpus, "mask", "pad")
         self.corpus, self.length, self.language, self.static_masks = corpus, length, language, static_masks
@@ -109,7 +107,7 @@ class MaskedLMBatches(PassBatches):
         self._vocabulary = MaskingVocabulary(info["mask_id"], info["vocabulary_size"], special, corpus)
         self.max_predictions = self.noise.num_slots(length, length - self._layout.max_tokens)
         self._rows_name = rows if isinstance(rows, str) else getattr(rows, "__qualname__", repr(rows))
-        super().__init__(batch_size, self._layout.bounds, seed, steps, accumulation)
+        super().__init__(batch_size, self._layout.bounds, seed, steps)
 
     @staticmethod
     def default_noise(length: int) -> Noise:

@@ -76,7 +76,7 @@ class MixtureBatches(Batches):
     after every update (with by="batches", after every 256 updates). Each part makes passes over its text independently.
 
     Args:
-        parts: the `Batches`, by name. Their `batch_size`, steps and accumulation are ignored. Parts that do not read a
+        parts: the `Batches`, by name. Their `batch_size` and steps are ignored. Parts that do not read a
             `Corpus` also contribute the padding rows at the end of each pass.
         rates: share of each part, by name. They need not add up to 1 (see `mixing_rates`). Default: proportional to the
             number of rows in one pass.
@@ -85,7 +85,6 @@ class MixtureBatches(Batches):
         seed: seed of the order.
         by: "rows" mixes the parts within each batch, and requires that they have the same keys and shapes. "batches"
             takes all rows of an update from one part, as in XLM.
-        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class MixtureBatches(Batches):
         steps: int = 0,
         seed: int = 0,
         by: Literal["rows", "batches"] = "rows",
-        accumulation: int = 1,
     ):
         if not parts:
             raise ValueError("A mixture needs at least one part. Received: none.")
@@ -115,8 +113,12 @@ class MixtureBatches(Batches):
         self.by = by
         self.length = max(part.length for part in parts.values())
         self._shares = np.array(list(self.rates.values()))
-        super().__init__(batch_size, steps, seed, accumulation)
+        super().__init__(batch_size, steps, seed)
         self._check_shapes()
+
+    @property
+    def single_step(self) -> str:
+        return next((part.single_step for part in self.parts.values() if part.single_step), "")
 
     @property
     def tokens_per_step(self) -> int:

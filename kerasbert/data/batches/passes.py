@@ -21,12 +21,9 @@ class PassBatches(Batches):
             plan.
         seed: seed of the order of the rows.
         steps: number of updates in the run. Default: one pass, with padding rows at the end of the last batch.
-        accumulation: number of steps per update.
     """
 
-    def __init__(
-        self, batch_size: int, bounds: Sequence[int], seed: int = 0, steps: int | None = None, accumulation: int = 1
-    ):
+    def __init__(self, batch_size: int, bounds: Sequence[int], seed: int = 0, steps: int | None = None):
         self._bounds = np.asarray(bounds, dtype=np.int64)
         if self.num_rows < 1:
             raise ValueError(
@@ -34,7 +31,7 @@ class PassBatches(Batches):
             )
         self._last_row = None if steps is not None else self.num_rows
         updates = -(-self.num_rows // max(1, batch_size)) if steps is None else steps
-        super().__init__(batch_size, updates, seed, accumulation)
+        super().__init__(batch_size, updates, seed)
 
     @property
     def num_rows(self) -> int:

@@ -47,7 +47,6 @@ class PermutationLMBatches(Batches):
         noise: the rule that selects the tokens to predict. Default: `SpanTargets()`. Its `max_predictions` is divided
             equally between the two parts of a row.
         permutation_size: size of the chunks within which tokens are permuted. Default: the whole part.
-        accumulation: number of steps per update. It must be 1 unless `reuse_length` is 0.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class PermutationLMBatches(Batches):
         bidirectional_data: bool = False,
         noise: SpanTargets | None = None,
         permutation_size: int | None = None,
-        accumulation: int = 1,
     ):
         noise = noise or SpanTargets()
         info = tokenizer_info_of(corpus, "cls", "sep")
@@ -69,11 +67,6 @@ class PermutationLMBatches(Batches):
         _check_parts(length, reuse, permutation_size)
         if bidirectional_data and batch_size % 2:
             raise ValueError(f"`batch_size` must be even with bidirectional_data. Received: {batch_size}.")
-        if accumulation > 1 and reuse:
-            raise ValueError(
-                "Rows for a model with a memory continue from step to step, so an update must be one step. Received: "
-                f"accumulation={accumulation} with reuse_length={reuse}. Use accumulation=1 or reuse_length=0."
-            )
         self.corpus, self.length, self.reuse_length = corpus, length, reuse
         self.bidirectional_data, self.noise, self.permutation_size = bidirectional_data, noise, permutation_size
         self.max_predictions = noise.num_slots(length)
@@ -100,7 +93,11 @@ class PermutationLMBatches(Batches):
             for first, last, goal in ((0, reuse, self.max_predictions - second), (reuse, length, second))
             if last > first
         ]
-        super().__init__(batch_size, self.steps_per_pass if steps is None else steps, seed, accumulation)
+        super().__init__(batch_size, self.steps_per_pass if steps is None else steps, seed)
+
+    @property
+    def single_step(self) -> str:
+        return "rows for a model with a memory continue from step to step" if self.reuse_length else ""
 
     def recipe(self) -> dict:
         names = ("reuse_length", "bidirectional_data", "permutation_size")

@@ -16,8 +16,8 @@ class ReplacedTokenBatches(MaskedLMBatches):
     y: "tokens", the original tokens (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
 
     Args:
-        corpus, batch_size, length, seed, steps, rows, static_masks, language, accumulation: as in `MaskedLMBatches`,
-            but layouts with labelled pairs are not supported.
+        corpus, batch_size, length, seed, steps, rows, static_masks, language: as in `MaskedLMBatches`, but layouts with
+            labelled pairs are not supported.
         noise: the masking rule. Its `shares` must add up to 1, because it must not insert random tokens. Default:
             `electra_noise(length)`.
     """

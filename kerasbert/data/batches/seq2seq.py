@@ -64,7 +64,6 @@ class Seq2SeqBatches(Batches):
         epochs: number of passes over the pairs. Ignored if `steps` is given.
         steps: number of updates in the run. Default: `epochs` passes.
         seed: seed of the order of the pairs and of the batches. None keeps the given order within each bucket.
-        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Seq2SeqBatches(Batches):
         epochs: int = 1,
         steps: int | None = None,
         seed: int | None = 0,
-        accumulation: int = 1,
     ):
         self.shuffle = seed is not None
         layout = layout or Seq2SeqLayout()
@@ -112,7 +110,7 @@ class Seq2SeqBatches(Batches):
         self.steps_per_epoch = len(self._plan)
         self.length = round(float(np.mean([sum(self.shapes[bucket]) for bucket, _ in self._plan])))
         steps = self.steps_per_epoch * epochs if steps is None else steps
-        super().__init__(batch_size, steps, 0 if seed is None else seed, accumulation)
+        super().__init__(batch_size, steps, 0 if seed is None else seed)
 
     def recipe(self) -> dict:
         return {

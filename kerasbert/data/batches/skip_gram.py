@@ -64,6 +64,7 @@ class SkipGramBatches(Batches):
     """
 
     length = 1
+    single_step = "its loss is a mean over the pairs, and not over the weights"
 
     def __init__(
         self,

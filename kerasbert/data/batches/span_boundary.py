@@ -18,7 +18,7 @@ class SpanMaskBatches(MaskedLMBatches):
     dicts of "tokens" and "boundary". Both entries of y are the original tokens (b, p).
 
     Args:
-        corpus, batch_size, length, seed, steps, accumulation: as in `MaskedLMBatches`.
+        corpus, batch_size, length, seed, steps: as in `MaskedLMBatches`.
         rows: as in `MaskedLMBatches`, but layouts with labelled pairs are not supported. Default: "sentences", as in
             SpanBERT.
         noise: the masking rule. Default: `Spans()`.
@@ -38,12 +38,11 @@ class SpanMaskBatches(MaskedLMBatches):
         noise: Noise | None = None,
         boundary: bool = True,
         max_targets: int = 15,
-        accumulation: int = 1,
     ):
         if max_targets < 1:
             raise ValueError(f"`max_targets` must be at least 1. Received: {max_targets}.")
         self.boundary, self.max_targets = boundary, max_targets
-        super().__init__(corpus, batch_size, length, seed, steps, rows, noise, accumulation=accumulation)
+        super().__init__(corpus, batch_size, length, seed, steps, rows, noise)
         if self.sentence_pairs:
             raise ValueError(
                 "Batches of masked spans have no sentence-pair label. Received: a layout of labelled pairs. Use "

@@ -57,7 +57,6 @@ class TranslationLMBatches(PassBatches):
         both_orders: whether every pair occurs twice per pass, once in each order of the two languages.
         packed: whether to put as many pairs into a row as fit. They do not attend to each other.
         noise: the masking rule. Default: XLM's rule, which selects each token independently.
-        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -71,7 +70,6 @@ class TranslationLMBatches(PassBatches):
         both_orders: bool = True,
         packed: bool = False,
         noise: Noise | None = None,
-        accumulation: int = 1,
     ):
         info = tokenizer_info_of(corpus, "mask", "pad")
         self._end_id = info["sep_id"] if info["sep_id"] is not None else info["eos_id"]
@@ -109,7 +107,7 @@ class TranslationLMBatches(PassBatches):
         self.noise = (noise or masking_rule("xlm")).for_corpus(corpus)
         self._vocabulary = MaskingVocabulary(info["mask_id"], info["vocabulary_size"], (self._end_id,), corpus)
         self.max_predictions = self.noise.num_slots(length, 4)
-        super().__init__(batch_size, (0, rows), seed, steps, accumulation)
+        super().__init__(batch_size, (0, rows), seed, steps)
 
     def recipe(self) -> dict:
         found = {**super().recipe(), "corpus": self.corpus.fingerprint, "languages": list(self.languages)}

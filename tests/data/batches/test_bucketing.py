@@ -3,6 +3,7 @@ import pytest
 
 from kerasbert.data.batches.bucketing import (
     BucketedBatches,
+    Widths,
     batches_by_length,
     bucket_width,
     fine_width,
@@ -37,7 +38,7 @@ def test_widths_are_few():
 def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
     labels = np.arange(len(LENGTHS))
     batches = BucketedBatches(
-        examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, limit=100, steps_per_width=1
+        examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, widths=Widths(100, least_steps=1)
     )
     assert len(batches) == 8 and 1 < len(batches.widths) < 5
     orders = []
@@ -70,7 +71,7 @@ def test_little_padding_with_few_widths(kind, count):
     """From 500 examples on less than 15% of the slots are padding, and at most 8 programs are compiled."""
     lengths = np.clip(DRAWS[kind](np.random.default_rng(0), count), 3, 512).astype("int32")
     x = {"token_ids": np.zeros((count, 512), "bool"), "lengths": lengths}
-    batches = BucketedBatches(x, batch_size=32, limit=512)
+    batches = BucketedBatches(x, batch_size=32, widths=Widths(512))
     rows, widths = batches._pass(0)
     assert sorted(np.concatenate(rows).tolist()) == list(range(count))
     assert len(batches.widths) <= 8 and 1 - lengths.sum() / (32 * sum(widths)) < 0.15
@@ -81,7 +82,7 @@ def test_little_padding_with_few_widths(kind, count):
 
 def test_a_pass_of_a_multiple_of_steps():
     """So that reports come at equal distances and at the end of every pass; nothing is lost or repeated."""
-    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=2, steps_per_width=1)
+    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=2, widths=Widths(least_steps=1))
     assert batches.steps_per_epoch == 6
     for number, steps in ((3, 6), (4, 8), (5, 10)):
         found = batches.in_multiples_of(number)
@@ -103,7 +104,9 @@ def test_widths_of_predictions_are_worth_their_programs():
 
 
 def test_any_step_at_once_and_from_any_start():
-    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=3, seed=5, steps_per_width=1)
+    batches = BucketedBatches(
+        examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=3, seed=5, widths=Widths(least_steps=1)
+    )
     whole = list(batches)
     for step in (11, 0, 17, 6):
         for found, expected in zip(batches[step][:2], whole[step][:2], strict=True):
@@ -113,7 +116,7 @@ def test_any_step_at_once_and_from_any_start():
 
 def test_parts_have_one_width():
     x = examples()
-    batches = BucketedBatches(x, batch_size=4, shuffle=False, steps_per_width=1)
+    batches = BucketedBatches(x, batch_size=4, shuffle=False, widths=Widths(least_steps=1))
     rows = []
     for part, numbers in batches.parts():
         ids = np.concatenate([x["token_ids"][:, :16] for x, _, _ in part])[: len(numbers)]
@@ -127,7 +130,7 @@ def test_tags_are_cut_with_their_tokens():
     x = examples()
     y = np.where(x["token_ids"] > 0, 7, 0)
     for _, targets, weight in BucketedBatches(
-        x, y, (y > 0).astype("float32"), batch_size=3, tagged=True, steps_per_width=1
+        x, y, (y > 0).astype("float32"), batch_size=3, tagged=True, widths=Widths(least_steps=1)
     ):
         assert targets.shape == weight.shape and ((targets == 7) == (weight > 0)).all()
 
@@ -135,7 +138,7 @@ def test_tags_are_cut_with_their_tokens():
 def test_a_width_must_be_worth_its_program():
     x = examples()
     for least, most in ((1, 11), (3, 3), (6, 1), (99, 1)):
-        batches = BucketedBatches(x, batch_size=1, steps_per_width=least, limit=70)
+        batches = BucketedBatches(x, batch_size=1, widths=Widths(70, least))
         assert 1 <= len(batches.widths) <= most and (most == 1) == (len(batches.widths) == 1)
     for shuffle in (True, False):
         few = BucketedBatches({key: array[:3] for key, array in x.items()}, batch_size=2, shuffle=shuffle)
@@ -181,16 +184,17 @@ def test_a_run_that_is_shorter_than_compiling_has_a_single_width_that_other_text
     x = {"token_ids": np.ones((len(lengths), 40), "int32"), "lengths": lengths.astype("int32")}
 
     def widths(program_tokens, epochs=1):
-        return BucketedBatches(x, batch_size=8, epochs=epochs, limit=100, program_tokens=program_tokens).widths
+        return BucketedBatches(x, batch_size=8, epochs=epochs, widths=Widths(100, program_tokens=program_tokens)).widths
 
     assert widths(0) == widths(1) and len(widths(0)) > 2
     assert widths(10_000) == [40] and widths(20_000) == [64]  # another width would be less than half of a program
     assert len(widths(10_000, epochs=2)) == 1 and widths(10_000, epochs=1_000) == widths(0)
     few = {key: array[:1] for key, array in x.items()}
+    costly = Widths(program_tokens=1_000)
     assert [
         w
         for n in (17, 20, 32)
-        for w in BucketedBatches({**few, "lengths": np.full(1, n, "int32")}, batch_size=1, program_tokens=1_000).widths
+        for w in BucketedBatches({**few, "lengths": np.full(1, n, "int32")}, batch_size=1, widths=costly).widths
     ] == [32] * 3
     columns = sum(min(w for w in widths(0) if w >= n) for n in lengths)
     assert columns < 40 * len(lengths) < 64 * len(lengths)

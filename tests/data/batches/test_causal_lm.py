@@ -68,7 +68,7 @@ def test_replay_resume_shards_and_accumulation(corpus):
         for index in range(3):
             same(again.shard(index, 3)[step], sliced(batches[step], 2 * index, 2 * index + 2))
     assert (CausalLMBatches(corpus, 6, 32, steps=9, seed=5)[3][0]["token_ids"] != batches[3][0]["token_ids"]).any()
-    parts = CausalLMBatches(corpus, 6, 32, steps=9, seed=4, accumulation=3)
+    parts = CausalLMBatches(corpus, 6, 32, steps=9, seed=4).accumulated(3)
     x, y, weight = parts[4]
     np.testing.assert_allclose(x.pop("loss_normalizer"), np.full(2, batches[1][2].sum() / 6), rtol=1e-6)
     same((x, y, weight), sliced(batches[1], 2, 4))
@@ -80,7 +80,6 @@ def test_replay_resume_shards_and_accumulation(corpus):
     [
         ({"length": 0}, "`length` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
-        ({"accumulation": 3}, "multiple of `accumulation`"),
     ],
 )
 def test_bad_arguments(corpus, options, message):

@@ -95,7 +95,7 @@ def test_packed_decoders_start_anew(corpus):
 def test_replay_resume_shards_and_accumulation(corpus, form):
     batches = batches_of(DenoisingBatches, corpus, 6, 40, steps=300, seed=4, **form)
     again = batches_of(DenoisingBatches, Corpus.open(corpus.folder), 6, 40, steps=250, seed=4, **form)
-    parts = batches_of(DenoisingBatches, corpus, 6, 40, steps=250, seed=4, accumulation=2, **form)
+    parts = batches_of(DenoisingBatches, corpus, 6, 40, steps=250, seed=4, **form).accumulated(2)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])

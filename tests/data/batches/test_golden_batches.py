@@ -114,7 +114,9 @@ def hashes(folder):
     for name, kind, settings in CASES:
         cls = getattr(kerasbert.data, name)
         seed = {} if name == "StreamBatches" else {"seed": 3}  # streams have no order
-        batches = batches_of(cls, texts[kind], 6, 40, steps=30, **seed, **settings)
+        options = {key: value for key, value in settings.items() if key != "accumulation"}
+        batches = batches_of(cls, texts[kind], 6, 40, steps=30, **seed, **options)
+        batches = batches.accumulated(settings.get("accumulation", 1))
         shown = {key: "phrases" if key == "phrases" else value for key, value in settings.items()}
         found[f"{name}, {kind}, {shown}"] = digest(batches)
     return found

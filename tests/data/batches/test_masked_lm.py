@@ -158,7 +158,7 @@ def contains(text, part):
 @pytest.mark.parametrize("pairs", [False, True])
 def test_accumulation_slices_the_large_batch(corpus, pairs):
     whole = batches_of(MaskedLMBatches, corpus, 12, 32, steps=9, sentence_pairs=pairs)
-    parts = batches_of(MaskedLMBatches, corpus, 12, 32, steps=9, sentence_pairs=pairs, accumulation=3)
+    parts = batches_of(MaskedLMBatches, corpus, 12, 32, steps=9, sentence_pairs=pairs).accumulated(3)
     assert len(parts) == 27 and parts.rows == 4 and parts.tokens_per_step == 128
     for step in (0, 13, 26, 25):
         x, y, weight = whole[step // 3]
@@ -240,7 +240,7 @@ def test_a_resume_at_step_a_million_takes_milliseconds(corpus):
 def test_recipe(corpus):
     first = MaskedLMBatches(corpus, 8, 32, steps=10)
     assert first.recipe() == MaskedLMBatches(corpus, 8, 32, steps=99).recipe()
-    for change in ({"seed": 1}, {"mask_rate": 0.2}, {"whole_words": True}, {"accumulation": 2}, {"static_masks": True}):
+    for change in ({"seed": 1}, {"mask_rate": 0.2}, {"whole_words": True}, {"static_masks": True}):
         assert batches_of(MaskedLMBatches, corpus, 8, 32, steps=10, **change).recipe() != first.recipe()
     assert first.recipe()["corpus"] == corpus.fingerprint
 
@@ -266,8 +266,6 @@ def test_recipe(corpus):
         ({"seed": -1, "sentence_pairs": True, "dupe_factor": 3}, "`seed` must be an integer of at least 0"),
         ({"max_predictions": -1}, "must be at least 1"),
         ({"max_predictions": 0}, "must be at least 1"),
-        ({"accumulation": 3}, "multiple of `accumulation`"),
-        ({"accumulation": 0}, "`accumulation` must be an integer of at least 1"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
         ({"seed": -1}, "`seed` must be"),
     ],

@@ -102,7 +102,7 @@ RATES = {"en": 0.55, "fr": 0.33, "de": 0.12}
 def test_replay_resume_shards_and_accumulation(parts, by):
     batches = MixtureBatches(parts, RATES, 12, 400, seed=3, by=by)
     again = MixtureBatches(parts, RATES, 12, 300, seed=3, by=by)
-    micro = MixtureBatches(parts, RATES, 12, 300, seed=3, by=by, accumulation=2)
+    micro = MixtureBatches(parts, RATES, 12, 300, seed=3, by=by).accumulated(2)
     for step in (257, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])

@@ -112,7 +112,7 @@ def test_sizes_of_the_paper(corpus):
 
 
 def test_without_a_first_part_rows_lie_side_by_side(corpus):
-    batches = batches_of(PermutationLMBatches, corpus, 6, 20, reuse_length=0, accumulation=2, max_predictions=4)
+    batches = batches_of(PermutationLMBatches, corpus, 6, 20, reuse_length=0, max_predictions=4).accumulated(2)
     x, y, weight = batches[3]
     assert "stream_start" not in x and y.shape == (3, 4)
     np.testing.assert_allclose(x["loss_normalizer"], sum(batches[i][2].sum() for i in (2, 3)) / 6, rtol=1e-6)
@@ -165,7 +165,6 @@ def test_replay_resume_shards(corpus):
         ({"max_predictions": -2}, "must be at least 1"),
         ({"permutation_size": 24}, "must divide the number of tokens in both parts"),
         ({"bidirectional_data": True, "batch_size": 3}, "`batch_size` must be even"),
-        ({"accumulation": 2}, "continue from step to step"),
         ({"batch_size": 500}, "Use a smaller `batch_size`"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
     ],
@@ -173,6 +172,13 @@ def test_replay_resume_shards(corpus):
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
         batches_of(PermutationLMBatches, corpus, **{"batch_size": 4, "length": 64, **options})
+
+
+def test_an_update_of_rows_that_continue_is_one_step(corpus):
+    batches = PermutationLMBatches(corpus, 4, 64)
+    assert batches.accumulated(1).recipe() == batches.recipe()
+    with pytest.raises(ValueError, match="PermutationLMBatches must be one step: .* continue from step to step"):
+        batches.accumulated(2)
 
 
 def test_bad_corpora(corpus, documents, tmp_path):

@@ -62,7 +62,7 @@ def test_replay_resume_shards_and_accumulation(corpus, with_replacement):
     batches = batches_of(ReplacedTokenBatches, corpus, 6, 32, **options)
     same(batches[2000], batches_of(ReplacedTokenBatches, corpus, 6, 32, **options).starting_at(2000)[0])
     same(batches.shard(1, 3)[7], sliced(batches[7], 2, 4))
-    parts = batches_of(ReplacedTokenBatches, corpus, 6, 32, **options, accumulation=2)
+    parts = batches_of(ReplacedTokenBatches, corpus, 6, 32, **options).accumulated(2)
     for name in ("tokens", "replaced"):
         assert parts[7][0]["loss_normalizer"][name][0] == pytest.approx(batches[3][2][name].sum() / 6)
     assert batches.recipe()["noise"]["class"] == ("TokensWithReplacement" if with_replacement else "Tokens")

@@ -50,7 +50,7 @@ def test_blocks_of_whole_lines(sizes, separators, complete, within):
 def test_replay_resume_shards_and_accumulation(corpus, form):
     batches = batches_of(MaskedLMBatches, corpus, 6, 32, steps=300, seed=4, **form)
     again = batches_of(MaskedLMBatches, Corpus.open(corpus.folder), 6, 32, steps=250, seed=4, **form)
-    parts = batches_of(MaskedLMBatches, corpus, 6, 32, steps=250, seed=4, accumulation=2, **form)
+    parts = batches_of(MaskedLMBatches, corpus, 6, 32, steps=250, seed=4, **form).accumulated(2)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])

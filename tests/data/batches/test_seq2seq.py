@@ -94,7 +94,7 @@ def test_accumulation_gives_the_same_rows_and_one_normalizer():
     sources, targets = pairs()
     options = dict(batch_size=4, layout=Seq2SeqLayout(num_buckets=2))
     whole = Seq2SeqBatches(sources, targets, **options)
-    parts = Seq2SeqBatches(sources, targets, accumulation=2, **options)
+    parts = Seq2SeqBatches(sources, targets, **options).accumulated(2)
     assert len(parts) == 2 * len(whole)
     x, y, weights = parts[5]
     np.testing.assert_array_equal(y, whole[2][1][2:])

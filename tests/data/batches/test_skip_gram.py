@@ -57,6 +57,11 @@ def test_every_pair_of_neighbours_once_a_pass(corpus):
     assert pairs_of(batches) == expected
 
 
+def test_an_update_is_one_step(corpus):
+    with pytest.raises(ValueError, match="SkipGramBatches must be one step: its loss is a mean over the pairs"):
+        SkipGramBatches(corpus, 64).accumulated(2)
+
+
 def test_windows_reach_over_dropped_words_and_are_uniform(corpus):
     batches = SkipGramBatches(corpus, 64, window=3, threshold=2e-2, rule="paper", seed=4)
     tokens, left, before = batches._pass(0)

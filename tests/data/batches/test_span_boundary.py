@@ -51,7 +51,7 @@ def test_replay_resume_shards_and_accumulation(corpus):
         same(batches[step], again.starting_at(step)[0])
         for index in range(3):
             same(again.shard(index, 3)[step], sliced(batches[step], 2 * index, 2 * index + 2))
-    parts = SpanMaskBatches(corpus, 6, 32, steps=3000, seed=4, accumulation=2)
+    parts = SpanMaskBatches(corpus, 6, 32, steps=3000, seed=4).accumulated(2)
     x, _, weight = parts[7]
     whole = batches[3][2]
     np.testing.assert_array_equal(x["token_ids"], batches[3][0]["token_ids"][3:])

@@ -103,7 +103,7 @@ def test_rows_of_segments(corpus, wordpiece):
 def test_replay_resume_shards_and_accumulation(corpus):
     form = dict(length=32, steps=200, seed=4, rows="segments")
     batches = batches_of(ReplacedTokenBatches, corpus, 6, **form)
-    parts = batches_of(ReplacedTokenBatches, corpus, 6, accumulation=2, **form)
+    parts = batches_of(ReplacedTokenBatches, corpus, 6, **form).accumulated(2)
     for step in (150, 3):
         same(batches[step], batches_of(ReplacedTokenBatches, corpus, 6, **form).starting_at(step)[0])
         same(batches.shard(1, 3)[step], sliced(batches[step], 2, 4))
