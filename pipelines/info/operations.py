@@ -16,7 +16,6 @@ import numpy as np
 
 from kerasbert.backend import kernels
 from kerasbert.backend.keras_adapter import all_layers, forgetting_failed_variables
-from kerasbert.core.inputs import checked_inputs
 
 # === Traces ===
 
@@ -90,27 +89,6 @@ class Operations:
         slightly too high if an operand needs no gradient, such as the sinusoidal positions of XLNet.
         """
         return self.forward + 2 * (self.forward - self.frozen)
-
-
-def count_operations(model, inputs: dict, training: bool = False) -> Operations:
-    """Counts the operations of a model on a batch.
-
-    Args:
-        model: a backbone, an objective or a task.
-        inputs: {batch key: an array, of which only shape and dtype are used, or the shape of an int32 array}.
-        training: whether dropout is active, which adds activations.
-    """
-
-    def run():
-        with counting(model) as found, checked_inputs():
-            model({key: _like(x) for key, x in inputs.items()}, training=training)
-        return found
-
-    return traced(run)
-
-
-def _like(x):
-    return without_values(x) if isinstance(x, tuple) else without_values(np.shape(x), np.asarray(x).dtype)
 
 
 def without_values(shape: tuple, dtype="int32"):
