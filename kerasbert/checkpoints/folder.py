@@ -13,6 +13,7 @@ import os
 import re
 import typing
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -49,12 +50,12 @@ logger = logging.getLogger(__name__)
 # === Where it is ===
 
 
-def shipped_folder(name):
+def shipped_folder(name: str) -> Path | None:
     """Returns the folder of a model that comes with the package or its repository, or None if there is none."""
     return shipped.shipped_folder(name, SHIPPED_FOLDERS)
 
 
-def find_folder(path, revision=None, token=None):
+def find_folder(path: str | os.PathLike, revision: str | None = None, token: str | None = None) -> Path:
     """Returns the local folder of a model, which is downloaded if necessary.
 
     Args:
@@ -87,17 +88,17 @@ def find_folder(path, revision=None, token=None):
 # === Its files ===
 
 
-def is_replaced(name):
+def is_replaced(name: str) -> bool:
     """Whether a save of a model replaces or removes a file, given by its name."""
     return _REPLACED.fullmatch(name) is not None
 
 
-def is_read(name):
+def is_read(name: str) -> bool:
     """Whether a file in a model's folder, given by its name, is replaced by saves, or has weights of other programs."""
     return is_replaced(name) or name.startswith(("pytorch_model", "model."))
 
 
-def has_digest(name):
+def has_digest(name: str) -> bool:
     """Whether `kerasbert.json` has a digest of a file, given by its name."""
     if name == RECORD or name.endswith(".safetensors"):
         return False
@@ -176,7 +177,7 @@ class ModelFolder(os.PathLike):
         """The name of the model's class: the saved one, or one that the files of the folder imply, or None."""
         return self.saved.get("class") or self._class_by_files()
 
-    def class_of(self, arguments):
+    def class_of(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Returns (name of the class of the model, arguments with those that the name implies).
 
         Args:
@@ -191,7 +192,7 @@ class ModelFolder(os.PathLike):
         name, _, options = names.get(architecture, "Backbone").partition(" with ")
         return name, {options: True, **arguments} if options and name != "Backbone" else arguments
 
-    def backbone_class(self, cls=None):
+    def backbone_class(self, cls: Any = None) -> Any:
         """Returns the class of the backbone, given the class on which `from_preset` was called, or None for any.
 
         Raises: ValueError if the folder belongs to another family.
@@ -216,13 +217,13 @@ class ModelFolder(os.PathLike):
             )
         return cls
 
-    def backbone_arguments(self, family):
+    def backbone_arguments(self, family: type) -> dict[str, Any]:
         """Returns the saved constructor arguments of the backbone, which is of the class `family`."""
         saved = self.saved.get("backbone") or {}
         check_arguments(family, saved, self.path / RECORD)
         return {name: value for name, value in saved.items() if name in parameters_of(family) - {"config"}}
 
-    def own_arguments(self, cls):
+    def own_arguments(self, cls: Any) -> dict[str, Any]:
         """Returns the saved constructor arguments of a model of class `cls`, and {} if the model is of another class.
 
         Labels that differ in `config.json` were edited there, where other programs read them.
@@ -243,10 +244,10 @@ class ModelFolder(os.PathLike):
             arguments = {**arguments, "labels": names}
         return arguments
 
-    def tokenizer(self):
+    def tokenizer(self) -> Tokenizer | None:
         """Returns the tokenizer, or None if there are no tokenizer files."""
         try:
-            return Tokenizer.load(self)
+            return Tokenizer.load(self.path)
         except FileNotFoundError:
             return None
 
@@ -316,12 +317,12 @@ def read_saved(folder):
 # === Its classes ===
 
 
-def is_any_family(cls):
+def is_any_family(cls: Any) -> bool:
     """Whether `cls` accepts several families: None, `Backbone`, or another base class without a `Family` record."""
     return cls is None or cls.family is None
 
 
-def class_named(name, folder, base=None):
+def class_named(name: str, folder: ModelFolder | Path, base: type | None = None) -> Any:
     """Returns the class that is registered with Keras under a name.
 
     Args:
