@@ -80,9 +80,9 @@ def save_adapter(model, folder, base=None):
 
 def _modules(model):
     """Returns {name of a module in Hugging Face's model: {index of the part: (table entry, our dense layer)}}."""
-    found = {}
+    found, apart = {}, getattr(model, "KEPT_APART", ())
     for path, layer in layers_by_path(model).items():
-        if isinstance(layer, keras.layers.Dense):
+        if isinstance(layer, keras.layers.Dense) and path.split("/")[0] not in apart:
             entry, name = _written_as(model, f"{path}/kernel")
             if isinstance(entry, (Tensor, Heads)):
                 if layer.lora_enabled:
@@ -154,11 +154,11 @@ def _trained_heads(model):
     layout = backbone.family.huggingface
     inside = {id(variable) for variable in backbone.variables}
     trained = {id(variable) for variable in model.trainable_variables}
-    modules = set()
-    for path, variable in named_variables(model).items():
+    modules, apart = set(), getattr(model, "KEPT_APART", ())
+    for path, variable in named_variables(model, apart=True).items():
         if id(variable) not in trained:
             continue
-        if id(variable) in inside and not is_head(backbone.family, path):
+        if path.split("/")[0] in apart or (id(variable) in inside and not is_head(backbone.family, path)):
             raise ValueError(
                 f"An adapter holds LoRA products and heads. Received: a model that also trains {path}. Freeze it with "
                 "`add_lora`, or save the whole model with `save_to_preset`."

@@ -36,8 +36,14 @@ class Saved:
 
 
 def parameters_of(cls):
-    """Returns the names of the constructor arguments of a class."""
-    return set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs"}
+    """Returns the names of the constructor arguments of a class, and of those that it passes on to classes of ours."""
+    names = {"kwargs"}
+    for base in cls.__mro__:
+        if "kwargs" not in names or base.__module__.partition(".")[0] == "keras":
+            break
+        if "__init__" in vars(base):
+            names = names - {"kwargs"} | {*inspect.signature(base.__init__).parameters}
+    return names - {"self", "kwargs"}
 
 
 def check_arguments(cls, arguments, path):

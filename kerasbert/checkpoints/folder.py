@@ -39,11 +39,12 @@ PARTS = ("generator", "discriminator")  # models in subfolders
 # write of them describes the model before.
 _REPLACED = re.compile(
     r"config\.json|kerasbert\.(json|safetensors)|model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json"
-    r"|modules\.json|sentence_bert_config\.json|config_sentence_transformers\.json|generation_config\.json"
-    r"|recipe\.json|" + "|".join(map(re.escape, TOKENIZER_FILES))
+    r"|modules\.json|sentence_bert_config\.json|config_sentence_transformers\.json|router_config\.json"
+    r"|generation_config\.json|recipe\.json|" + "|".join(map(re.escape, TOKENIZER_FILES))
 )
 _RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
-_POOLING = re.compile(r"\d+_\w+/config\.json")
+# The files of the modules of sentence-transformers, which are in folders of their own.
+_MODULE = re.compile(r"((query|document)_)?\d+_\w+/(config\.json|model\.safetensors)")
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +101,9 @@ def is_read(name: str) -> bool:
 
 def has_digest(name: str) -> bool:
     """Whether `kerasbert.json` has a digest of a file, given by its name."""
-    if name == RECORD or name.endswith(".safetensors"):
-        return False
-    return is_replaced(name) or name in _RECORDS_OF_PARTS or _POOLING.fullmatch(name) is not None
+    if _MODULE.fullmatch(name) or name in _RECORDS_OF_PARTS:
+        return True
+    return is_replaced(name) and name != RECORD and not name.endswith(".safetensors")
 
 
 @dataclasses.dataclass(frozen=True)

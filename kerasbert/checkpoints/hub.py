@@ -17,7 +17,7 @@ _WEIGHTS = (
 _INDEX = re.compile(r".*\.index\.json|model\.weights\.json")
 _WITH_WEIGHTS = re.compile(r"kerasbert\.safetensors|[^.].*\.(json|txt|model|spm|vocab)|README\.md|assets/.*")
 # Folders that are part of a model: the two models of ELECTRA, and the modules of sentence-transformers.
-_PARTS = re.compile(r"(generator|discriminator|\d+_\w+)/")
+_PARTS = re.compile(r"(generator|discriminator|(?:(?:query|document)_)?\d+_\w+)/")
 
 
 def huggingface_hub():

@@ -38,9 +38,14 @@ _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"
 _UNSAVED = re.compile(r"/(lora_kernel_[ab]|(inputs|kernel|outputs_grad)_amax_history|(inputs|outputs_grad)_scale)$")
 
 
-def named_variables(model):
-    """Returns the result of `paths_of_variables` for the weights of a model that are saved."""
-    passing = getattr(model, "TRAINING_ONLY", ())  # names of layers that are not saved
+def named_variables(model, apart=False):
+    """Returns the result of `paths_of_variables` for the weights of a model that are saved.
+
+    Args:
+        model: a backbone, objective or task.
+        apart: whether those of its layers in `KEPT_APART` are included.
+    """
+    passing = (*getattr(model, "TRAINING_ONLY", ()), *(() if apart else getattr(model, "KEPT_APART", ())))
     named = paths_of_variables(model)
     float8 = {path.replace("/inputs_scale", "/kernel_scale") for path in named if path.endswith("/inputs_scale")}
     kept = (p for p in named if p.split("/")[0] not in passing and not _UNSAVED.search(p) and p not in float8)
@@ -120,6 +125,8 @@ class StoredWeights:
         family: the `Family`.
         files: a `TensorFiles`, or an object with the same methods.
     """
+
+    holds_all = False  # whether the weights of `KEPT_APART` are here, too
 
     def __init__(self, family, files):
         self.family = family
@@ -201,7 +208,7 @@ def load_weights(model, stored, allow_nan=False):
     stored.prepare(model)
     family = stored.family
     taken, missing, new, wrong, unfit = set(), [], [], [], []
-    for path, variable in named_variables(model).items():
+    for path, variable in named_variables(model, stored.holds_all).items():
         entry, name = stored.locate(path)
         if name is None or name not in stored:
             (new if is_head(family, path) else missing).append((path, name, variable))

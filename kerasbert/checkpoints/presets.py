@@ -141,6 +141,7 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
     """
     settings, rest = _split_settings(cls, overrides)
     with opened_model(path, **where) as folder:  # the weights are read later, from files that are open
+        outer = folder.path
         if folder.is_of_sentence_transformers:
             inside, settings = cls.open_folder(folder.path, settings)
             folder = folder if inside == folder.path else ModelFolder(inside)
@@ -149,6 +150,7 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         arguments, options = folder.own_arguments(cls), folder.backbone_arguments(family)
         tokenizer = settings["tokenizer"] if "tokenizer" in settings else folder.tokenizer()
         weights = folder.open_weights(family.family) if load_weights and not export else None
+        apart = cls.read_apart(outer) if weights is not None and not weights.holds_all else None
         if export:
             _check_fixed(folder, arguments, overrides)
         engine = ENGINES["onnx"].open(folder.path, folder.saved, cls) if export else None
@@ -167,6 +169,8 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         model = cls(backbone, **settings)
     if weights is not None:
         huggingface.load_weights(model, weights, allow_nan)
+        if not weights.holds_all:
+            model.fill_apart(apart, allow_nan)
     if engine is not None:
         model.engine, backbone.has_weights = engine, False
     return model

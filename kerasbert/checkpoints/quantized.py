@@ -29,7 +29,7 @@ def export_weights(model):
             "Products of LoRA cannot be merged into integers. Received: a quantised model with LoRA. Save its adapter "
             "with `save_adapter`, or merge the adapter into the model of full precision."
         )
-    variables = named_variables(model).items()
+    variables = named_variables(model, apart=True).items()
     return {f"kerasbert.{path}": keras.ops.convert_to_numpy(variable) for path, variable in variables}
 
 
@@ -52,6 +52,8 @@ class QuantizedWeights:
         folder: the folder.
         saved: the value of `quantization` in its `kerasbert.json`.
     """
+
+    holds_all = True
 
     def __init__(self, family, folder, saved):
         check_types(saved, {"layers": dict[str, str], "config": dict}, folder / "kerasbert.json")

@@ -10,6 +10,7 @@ class WithHeads(Shared):
     SAVES = ()  # the saved constructor arguments; those that are no attributes of the model are added by `arguments`
     SAVED_AS = {}  # {argument: its `arguments.Saved`}, where the annotation in `__init__` says too little
     TRAINING_ONLY = ()  # names of layers that are not saved
+    KEPT_APART = ()  # names of layers whose weights are in files that `write_extras` writes and `read_apart` reads
     HEADS_UNDER = None  # prefix of the heads' weights in a folder, for models with several heads
     reads_discriminators = True  # whether a folder with a generator and a discriminator is that of the discriminator
 
@@ -63,7 +64,23 @@ class WithHeads(Shared):
         return folder, settings
 
     def write_extras(self, folder):
-        """Writes files that this model needs in addition to weights, config and tokenizer."""
+        """Writes files that this model needs in addition to weights, config and tokenizer.
+
+        The weights of `KEPT_APART` are among them, unless the model is quantised.
+        """
+
+    @classmethod
+    def read_apart(cls, folder):
+        """Reads the weights of `KEPT_APART` in a folder. Returns what `fill_apart` takes."""
+        return None
+
+    def fill_apart(self, found, allow_nan):
+        """Fills the layers in `KEPT_APART`.
+
+        Args:
+            found: the result of `read_apart`.
+            allow_nan: whether NaN and infinite weights are accepted.
+        """
 
     @classmethod
     def needs_pooler(cls, family, settings):

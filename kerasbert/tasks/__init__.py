@@ -10,11 +10,16 @@ from .task import Task
 from .text_classifier import TextClassifier
 from .text_embedder import TextEmbedder
 from .token_classifier import TokenClassifier
+from .vector_layers import Dense, Dropout, LayerNorm, Normalize
 
 __all__ = [
+    "Dense",
+    "Dropout",
     "FewShot",
+    "LayerNorm",
     "MultiTask",
     "MultipleChoice",
+    "Normalize",
     "Prompts",
     "QuestionAnswerer",
     "Task",

@@ -25,7 +25,8 @@ from ..training.convert import read_texts
 from .prompts import Prompts, prompts_of
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
-SIMILARITY_ROWS = 1024  # rows of queries and of documents that are compared at a time
+# {whether vectors are subtracted: rows of queries and of documents that are compared at a time}
+SIMILARITY_ROWS = {False: (1024, 1024), True: (8, 1024)}
 
 
 class Embedder(Task):
@@ -42,6 +43,8 @@ class Embedder(Task):
         prompts: {name: text}, or a `Prompts`.
         objective: a loss of `kerasbert.retrieval`, its name, or a dict of its name and options.
         tokenizer: a `Tokenizer`, which is required for text inputs.
+        similarity: how `similarity` compares vectors. Default: `similarity_name` of the class.
+        **kwargs: `name` and `dtype`.
     """
 
     SAVES = ("max_length", "lowercase")
@@ -51,6 +54,7 @@ class Embedder(Task):
     }
 
     similarity_name = "cosine"  # how vectors are compared: a name from `retrieval.similarity.SIMILARITIES`
+    similarities = ("cosine", "dot", "euclidean", "manhattan")  # those that the argument `similarity` can be
     extra_inputs = ("prompt_lengths",)
     needs_targets = False  # many objectives have no targets besides the order of the texts
     TRAINING_ONLY = ("pair_classifier",)
@@ -63,9 +67,16 @@ class Embedder(Task):
         prompts: Prompts | dict[str, str] | None = None,
         objective: Loss | str | dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
+        similarity: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
+        if similarity is not None:
+            if similarity not in self.similarities:
+                raise ValueError(
+                    f"`similarity` must be one of {', '.join(self.similarities)}. Received: {similarity!r:.80}."
+                )
+            self.similarity_name = similarity
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
         self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
         self.lowercase = lowercase
@@ -220,14 +231,17 @@ class Embedder(Task):
                 "Vectors of queries and documents must have the same width. Received: shapes "
                 f"{queries.shape} and {documents.shape}."
             )
-        compare, step = SIMILARITIES[self.similarity_name].of_all, SIMILARITY_ROWS
+        measure = SIMILARITIES[self.similarity_name]
+        # Products lose the digits of small distances.
+        subtracts = self.similarity_name in ("euclidean", "manhattan")
+        rows, columns = SIMILARITY_ROWS[subtracts]
         scores = np.zeros((len(queries), len(documents)), "float32")
-        for a in range(0, len(queries), step):
-            for b in range(0, len(documents), step):
-                found = compare(
-                    *(ops.convert_to_tensor(x, "float32") for x in (queries[a : a + step], documents[b : b + step]))
-                )
-                scores[a : a + step, b : b + step] = ops.convert_to_numpy(found)
+        for a in range(0, len(queries), rows):
+            for b in range(0, len(documents), columns):
+                parts = (queries[a : a + rows], documents[b : b + columns])
+                one, other = (ops.convert_to_tensor(x, "float32") for x in parts)
+                found = measure.of_rows(one[:, None], other[None]) if subtracts else measure.of_all(one, other)
+                scores[a : a + rows, b : b + columns] = ops.convert_to_numpy(found)
         return scores
 
     def _checked_texts(self, texts, prompt):
@@ -273,7 +287,12 @@ class Embedder(Task):
 
     def arguments(self):
         objective = None if self.objective is None else self.objective.config()
-        return {**super().arguments(), "prompts": dataclasses.asdict(self.prompts), "objective": objective}
+        return {
+            **super().arguments(),
+            "prompts": dataclasses.asdict(self.prompts),
+            "objective": objective,
+            "similarity": self.similarity_name,
+        }
 
 
 def text_keys(token_ids: Any) -> Any:

@@ -1,7 +1,7 @@
 """Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
+import dataclasses
 import inspect
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,18 +10,19 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
-from ..data.batches.bucketing import row_lengths
-from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
 from ..retrieval.loss import Loss
-from ..retrieval.similarity import unit
 from ..retrieval.wrappers import AdaptiveLayer
+from . import dense_modules
 from .embedder import Embedder
-from .poolings import POOLINGS, pooled
+from .poolings import Pooling, parsed_poolings
 from .prompts import Prompts
-from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
+from .sentence_transformers.encoder import read_encoder, write_encoder
+from .sentence_transformers.model import read_model, write_model
+from .sentence_transformers.modules import OLD_TYPE
+from .vector_layers import Normalize, VectorLayer, width_after
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -33,9 +34,10 @@ class TextEmbedder(Embedder):
 
     Args:
         backbone: an encoder.
-        pooling: a name from `poolings.POOLINGS`, or a list of names. The vectors of several poolings are concatenated
-            in the order of that table.
-        normalize: whether the vectors are scaled to length 1.
+        pooling: a name from `poolings.POOLINGS`, or a list of names, whose vectors are concatenated. In the list,
+            layers before the names are applied to the hidden states of the tokens, and layers after them to the
+            vectors: ["mean", Dense(128), LayerNorm()]. The layers are `Dense`, `LayerNorm`, `Normalize` and `Dropout`.
+        normalize: whether the vectors are scaled to length 1; short for a `Normalize` at the end of `pooling`.
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
         lowercase: whether texts are converted to lower case before tokenization.
@@ -49,18 +51,21 @@ class TextEmbedder(Embedder):
         truncate_dim: if given, vectors consist of their first `truncate_dim` components (Kusupati et al. 2022, arXiv
             2205.13147), which are not normalised again, as in sentence-transformers.
         tokenizer: a `Tokenizer`, which is required for text inputs.
+        **kwargs: `name`, `dtype`, and `similarity`, which says how `similarity` compares vectors: "cosine" (the
+            default), "dot", or the negated distances "euclidean" and "manhattan".
 
     Call:
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts. `prompt_lengths`, int (b,), is the number
             of tokens at the start of each row that are not pooled.
 
-    Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim`, the dimension is the hidden
-        size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each layer, (b, c,
-        layers + 1, embedding_dim).
+    Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim` and layers, the dimension is
+        the hidden size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each
+        layer, (b, c, layers + 1, embedding_dim).
     """
 
     SAVES = (*Embedder.SAVES, "normalize", "truncate_dim")
-    SAVED_AS = {"pooling": Saved(str | list[str]), "truncate_dim": Saved(int | None, 1)}
+    SAVED_AS = {"pooling": Saved(str | list[str | dict]), "truncate_dim": Saved(int | None, 1)}
+    KEPT_APART = ("pooling",)
 
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
@@ -68,7 +73,7 @@ class TextEmbedder(Embedder):
     def __init__(
         self,
         backbone: Backbone,
-        pooling: str | Sequence[str] = "mean",
+        pooling: str | Sequence[str | VectorLayer] = "mean",
         normalize: bool = False,
         max_length: int | None = None,
         lowercase: bool = False,
@@ -79,14 +84,15 @@ class TextEmbedder(Embedder):
         **kwargs: Any,
     ):
         super().__init__(backbone, max_length, lowercase, prompts, objective, tokenizer, **kwargs)
-        names = [pooling] if isinstance(pooling, str) else list(pooling)
-        if not names or not set(names) <= set(POOLINGS):
-            raise ValueError(f"`pooling` must be one or several of {', '.join(POOLINGS)}. Received: {pooling!r}.")
+        before, self.poolings, after = parsed_poolings(pooling)
         if truncate_dim is not None and truncate_dim < 1:
             raise ValueError(f"`truncate_dim` must be at least 1. Received: {truncate_dim}.")
         self.truncate_dim = truncate_dim
-        self.poolings = [name for name in POOLINGS if name in names]
-        self.normalize = normalize
+        self.normalize = normalize or after[-1:] == [Normalize()]
+        after = after[:-1] if after[-1:] == [Normalize()] else after
+        self.records = before, [*after, *([Normalize()] if self.normalize else [])]  # of tokens, of vectors
+        parts = [*_configs(before), *self.poolings, *_configs(self.records[1])]
+        self.pooling = Pooling(parts, name="pooling")
         if self.reads_layers and "hidden_states" not in inspect.signature(backbone.call).parameters:
             raise ValueError(
                 f"AdaptiveLayer needs a backbone that returns its hidden states. Received: {type(backbone).__name__}."
@@ -101,7 +107,13 @@ class TextEmbedder(Embedder):
     @property
     def embedding_dim(self) -> int:
         """Number of components of a vector."""
-        return min(len(self.poolings) * self._width, self.truncate_dim or math.inf)
+        width = width_after(self.records[1], len(self.poolings) * width_after(self.records[0], self.encoder_width))
+        return min(width, self.truncate_dim or width)
+
+    @property
+    def encoder_width(self) -> int:
+        """Number of components of a hidden state; in ELMo twice `hidden_dim`, because of the two directions."""
+        return self._width
 
     def vectors_of_rows(self, rows, training=False):
         inputs = self.inputs_of_backbone(rows)
@@ -118,14 +130,11 @@ class TextEmbedder(Embedder):
 
     def _pooled_output(self, outputs, rows):
         """Pools the outputs of the backbone, (b, s, m), to vectors of the texts, float32 (b, m)."""
-        x = ops.cast(outputs["sequence_output"], "float32")
-        self._width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
+        x = outputs["sequence_output"]
+        self._width = x.shape[-1]
         real = real_tokens(rows)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
-        lengths = rows.get("prompt_lengths")
-        vectors = ops.concatenate([pooled(name, x, real, lengths) for name in self.poolings], axis=-1)
-        if self.normalize:
-            vectors = unit(vectors)
+        vectors = self.pooling(x, real, rows.get("prompt_lengths"))
         return vectors if self.truncate_dim is None else vectors[:, : self.truncate_dim]
 
     # === Text ===
@@ -163,54 +172,49 @@ class TextEmbedder(Embedder):
                 "Prompts that are not pooled need the layers. Received: a prompt for a model with an engine. Load the "
                 "model without `engine`."
             )
-        items = [item for item, _ in self.tokenizer.template()]
-        return int(row_lengths(self.encode([prompt]))[0]) - (len(items) - 1 - items.index("A"))
+        row = self.encode([prompt])
+        row = row["token_ids"][0][row["padding_mask"][0]] if "padding_mask" in row else row["token_ids"][0]
+        return len(row) - int(row[-1] in self.tokenizer.special_ids)  # the last one stands after the text
 
     # === Folders ===
 
     def arguments(self):
-        return {"pooling": self.poolings, **super().arguments()}
+        after = self.records[1][:-1] if self.normalize else self.records[1]
+        parts = [*_configs(self.records[0]), *self.poolings, *_configs(after)]
+        return {"pooling": parts, **super().arguments()}
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):
         """Reads files of sentence-transformers, if any. Returns (folder of the encoder, constructor arguments)."""
         if not (folder / "modules.json").exists():
             return folder, constructor_arguments
-        modules = read_modules(folder)
-        kinds = [module["type"].rpartition(".")[2] for module in modules]
-        if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-            raise ValueError(
-                "A sentence-transformers folder must have a Transformer module, a Pooling module and optionally a "
-                f"Normalize module. Received: {folder} with {shortened(kinds)}."
-            )
-        encoder, pooling = (inside(folder, module["path"], folder / "modules.json") for module in modules[:2])
-        settings, prompts = read_settings(encoder, folder)
-        stored_pooling = read_pooling(pooling / "config.json", [flag for _, flag in POOLINGS.values()])
+        model = read_model(folder)
+        encoder = read_encoder(model.modules[0])
+        chain = dense_modules.read_chain(model)
         stored = {
-            "pooling": _stored_poolings(stored_pooling),
-            "normalize": len(kinds) == 3,
-            "max_length": settings.get("max_seq_length"),
-            "lowercase": settings.get("do_lower_case") or False,
-            "prompts": Prompts(
-                {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
-                prompts.get("default_prompt_name"),
-                stored_pooling.get("include_prompt") is not False,
-            ),
-            "truncate_dim": prompts.get("truncate_dim"),
+            "pooling": chain.parts,
+            "normalize": chain.normalize,
+            "max_length": encoder.max_length,
+            "lowercase": encoder.lowercase,
+            "prompts": dataclasses.replace(model.prompts, pooled=chain.pools_prompts),
+            "truncate_dim": model.truncate_dim,
+            "similarity": model.similarity or "cosine",
         }
-        return encoder, {**stored, **constructor_arguments}
+        return encoder.folder, {**stored, **constructor_arguments}
+
+    @classmethod
+    def read_apart(cls, folder):
+        return dense_modules.read_weights_of(folder) if (folder / "modules.json").exists() else []
+
+    def fill_apart(self, found, allow_nan):
+        dense_modules.fill(self, found, allow_nan)
 
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except those of the encoder."""
-        pooling = {"word_embedding_dimension": self._width, "include_prompt": self.prompts.pooled}
-        pooling |= {flag: name in self.poolings for name, (_, flag) in POOLINGS.items()}
-        lengths = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
-        prompts = {"prompts": self.prompts.texts, "default_prompt_name": self.prompts.default}
-        truncation = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
-        write_embedder(folder, self.normalize, pooling, lengths, {**prompts, **truncation})
+        write_encoder(folder, self.max_length, self.lowercase)
+        write_model(folder, "SentenceTransformer", self.prompts, self.similarity_name, truncate_dim=self.truncate_dim)
+        dense_modules.write(self, folder, [(OLD_TYPE.format("Transformer"), "")])
 
 
-def _stored_poolings(config):
-    """Returns the poolings in the settings of a pooling module."""
-    names = config.get("pooling_mode") or [name for name, (_, flag) in POOLINGS.items() if config.get(flag)]
-    return names or "mean"
+def _configs(records):
+    return [record.config() for record in records]
