@@ -83,13 +83,16 @@ def start_from_teacher(
 
 
 def _by_path(model):
-    """Returns {path: variable} for a model, where paths do not contain the names of the model and of its backbone."""
+    """Returns {path: variable} for a model, where paths begin with a layer of the model or of its backbone."""
     found = {}
-    for variable in model.weights:
-        names = variable.path.split("/")
-        before = names.index(model.backbone.name) if model.backbone.name in names else 0
-        if "seed" not in variable.path:
-            found["/".join(names[before + 1 :])] = variable
+    for owner in (model.backbone, model):
+        layers = {layer.name for layer in owner.layers if layer is not model.backbone}
+        for variable in owner.weights:
+            names = variable.path.split("/")  # scopes, the owner, a layer, ..., or scopes, the owner, the variable
+            places = (i for i in range(1, len(names)) if names[i - 1] == owner.name)
+            start = next((i for i in places if names[i] in layers or i == len(names) - 1), None)
+            if start is not None and "seed" not in variable.path:
+                found["/".join(names[start:])] = variable
     return found
 
 

@@ -182,6 +182,15 @@ def test_the_student_that_starts_from_its_teacher_is_a_thinner_bert():
 
 
 @pytest.mark.one_backend
+def test_layers_are_found_below_scopes():
+    """The paths of variables begin with the scope in which they were created, and with names that Keras counts."""
+    plain = set(start_from_teacher(distilbert(layers=2), bert(layers=4), transform=True))
+    with keras.name_scope("outer"), keras.name_scope("masked_lm"):
+        student = distilbert(layers=2)
+    assert set(start_from_teacher(student, bert(layers=4), transform=True)) == plain
+
+
+@pytest.mark.one_backend
 def test_a_head_without_common_layers_cannot_be_copied():
     """The layers of ModernBERT's head have other names than BERT's. Token embeddings and the output bias are common."""
     teacher = MaskedLM(ModernBert(ModernBertConfig(**SIZES, num_layers=2)))
