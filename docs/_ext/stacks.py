@@ -187,6 +187,12 @@ DIAGRAMS = {
             block={f"{MODELS}.mobilebert.MobileBertBlock": ()},
         ),
     ),
+    "MPNet": encoder(
+        embedded(TOKENS, POSITIONS, ids="token ids"),
+        post_norm(BY_DISTANCE),
+        (HIDDEN,),
+        f"{MODELS}.mpnet.MPNetBlock",
+    ),
     "ModernBert": encoder(
         (Text("token ids"), TOKENS, norm("embedding_norm")),
         pre_norm(ROTARY, feed_forward("Gated feed-forward")),

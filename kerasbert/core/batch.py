@@ -86,8 +86,15 @@ BATCH_KEYS = {
         "ids",
         "bp",
         "Positions to predict, -1 in unused entries. Default: all positions.",
-        "XLNet",
+        "MPNet, XLNet",
         "CausalLM, Distillation, KnowledgeTransfer, MaskedLM, PermutationLM, ReplacedTokenDetection, SpanBoundary",
+    ),
+    "original_ids": BatchKey(
+        "ids",
+        "bp",
+        "Tokens at the `masked_positions` before they were masked, for masked and permuted language modeling: each is "
+        "predicted from the tokens in earlier entries, too. Default: masked tokens are predicted independently.",
+        "MPNet",
     ),
     "span_left": BatchKey(
         "ids",
@@ -211,6 +218,7 @@ class Batch(TypedDict, total=False):
     character_ids: Array
     context_ids: Array
     masked_positions: Array
+    original_ids: Array
     span_left: Array
     span_right: Array
     span_offset: Array

@@ -15,6 +15,7 @@ REGISTERED = {
         "FirstTokenClassifier LastTokenHead MaskedLMHead PooledClassifier SpanBoundaryHead TiedLMHead TokenHead "
         "TokenTableHead"
     ),
+    "layers.relative_bias": "BucketedBias",
     "models.albert": "Albert AlbertAttentionBlock AlbertConfig AlbertFeedForwardBlock",
     "models.bert": "Bert BertBlock BertConfig",
     "models.deberta.convolution": "NeighbourConvolution",
@@ -33,6 +34,7 @@ REGISTERED = {
     "models.modernbert.decoder": "ModernBertDecoder ModernBertDecoderConfig",
     "models.modernbert.heads": "HeadTransform TransformedHead TransformedTableHead",
     "models.modernbert.modernbert": "ModernBert ModernBertBlock ModernBertConfig",
+    "models.mpnet": "MPNet MPNetBlock MPNetConfig",
     "models.roberta": "Roberta RobertaConfig",
     "models.seq2seq_attention.recurrent_decoders": (
         "AdditiveDecoder AdditiveScore DotScore GatedRecurrentUnit LocationScore MultiplicativeDecoder "
@@ -40,7 +42,6 @@ REGISTERED = {
     ),
     "models.seq2seq_attention.seq2seq_attention": "Seq2SeqAttention Seq2SeqAttentionConfig VocabularyHead",
     "models.t5.blocks": "EndTokenClassifier T5Attention T5Block T5LanguageModelHead T5Stack",
-    "models.t5.relative_bias": "BucketedBias",
     "models.t5.t5": "T5 T5Config",
     "models.transformer": (
         "DecoderBlock EncoderBlock PreNormDecoderBlock PreNormEncoderBlock Transformer TransformerConfig"

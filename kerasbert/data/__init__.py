@@ -5,6 +5,7 @@ from .batches.bidirectional_lm import BidirectionalLMBatches, bidirectional_targ
 from .batches.causal_lm import CausalLMBatches, StreamBatches
 from .batches.denoising import DenoisingBatches, DenoisingLayout
 from .batches.masked_lm import MaskedLMBatches
+from .batches.masked_permuted_lm import MaskedPermutedLMBatches
 from .batches.mixtures import MixtureBatches, mixed_documents, mixing_rates
 from .batches.pair_rows import SegmentPairs, SentenceOrder, SentencePairs
 from .batches.permutation_lm import PermutationLMBatches
@@ -36,6 +37,7 @@ __all__ = [
     "ExampleBatches",
     "MaskableRows",
     "MaskedLMBatches",
+    "MaskedPermutedLMBatches",
     "MixtureBatches",
     "NGrams",
     "Noise",

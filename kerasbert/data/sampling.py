@@ -7,8 +7,8 @@ with every version of numpy, and each of them can be computed without computing 
 import numpy as np
 
 # Separate streams of random numbers for: masks drawn in every step, masks drawn once for every row, the order of the
-# rows in a pass, plans, and the choice between the parts of a mixture.
-DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(5)
+# rows in a pass, plans, the choice between the parts of a mixture, and the order of the masks in a row.
+DYNAMIC, STATIC, ORDER, PLAN, MIXTURE, SLOTS = range(6)
 
 
 def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:

@@ -18,6 +18,7 @@ from .gpt2 import GPT2, GPT2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert.decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .modernbert.modernbert import ModernBert, ModernBertConfig
+from .mpnet import MPNet, MPNetConfig
 from .roberta import Roberta, RobertaConfig
 from .seq2seq_attention.seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .t5.t5 import T5, T5Config
@@ -67,6 +68,8 @@ __all__ = [
     "ModernBertConfig",
     "ModernBertDecoder",
     "ModernBertDecoderConfig",
+    "MPNet",
+    "MPNetConfig",
     "Roberta",
     "RobertaConfig",
     "T5",

@@ -223,8 +223,7 @@ HUGGINGFACE_CLASSES = {
     "camembert": transformers_classes("Camembert"),
 }
 
-HUGGINGFACE_NAMES = {
-    **ENCODER_NAMES,
+HEAD_NAMES = {
     "pooler": "pooler.dense",
     "masked_lm/dense": "lm_head.dense",
     "masked_lm/norm": "lm_head.layer_norm",
@@ -235,6 +234,8 @@ HUGGINGFACE_NAMES = {
     "span/dense": "qa_outputs",
     "choice/dense": "classifier",
 }
+
+HUGGINGFACE_NAMES = {**ENCODER_NAMES, **HEAD_NAMES}
 
 HUGGINGFACE_TIED = {
     "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",

@@ -133,6 +133,19 @@ class MaskedLMData(Data):
 
 
 @dataclasses.dataclass(frozen=True)
+class MaskedPermutedLMData(Data):
+    """See `kerasbert.data.MaskedPermutedLMBatches`."""
+
+    rows: str = "chunks"
+    noise: Noise = Tokens()
+    static_masks: int = 0
+
+    def part(self, name: str, corpus: Corpus, **shape) -> Batches:
+        masks = dict(rows=self.rows, noise=self.noise, static_masks=self.static_masks)
+        return data.MaskedPermutedLMBatches(corpus, **shape, **masks)
+
+
+@dataclasses.dataclass(frozen=True)
 class ReplacedTokenData(Data):
     """See `kerasbert.data.ReplacedTokenBatches`.
 

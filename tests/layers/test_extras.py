@@ -94,8 +94,8 @@ def blocks():
 def test_the_list_of_blocks():
     assert set(blocks()) >= {
         "AlbertAttentionBlock", "AlbertFeedForwardBlock", "BertBlock", "DebertaBlock", "DecoderBlock",
-        "DistilBertBlock", "EncoderBlock", "GPT2Block", "MobileBertBlock", "ModernBertBlock", "PreNormDecoderBlock",
-        "PreNormEncoderBlock", "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
+        "DistilBertBlock", "EncoderBlock", "GPT2Block", "MPNetBlock", "MobileBertBlock", "ModernBertBlock",
+        "PreNormDecoderBlock", "PreNormEncoderBlock", "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
     }  # fmt: skip
 
 

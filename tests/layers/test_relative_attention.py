@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from kerasbert.layers.relative_attention import relative_shift, relative_sinusoids
-from kerasbert.models.t5.relative_bias import BucketedBias, distance_buckets, relative_buckets
+from kerasbert.layers.relative_bias import BucketedBias, distance_buckets, relative_buckets
 
 
 def test_the_shift_of_the_paper():

@@ -36,6 +36,7 @@ CALLS = {
     "elmo.tiny": {},
     "mobilebert.tiny": cudnn(4, 2),
     "modernbert.tiny": flash(2),  # packed rows
+    "mpnet.tiny": flash(2),  # the masks of two streams
     "seq2seq_attention.tiny": {},
     "t5.tiny_language_model": cudnn(2),
     "t5.tiny_prefix_language_model": flash(2),

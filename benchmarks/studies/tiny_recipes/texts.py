@@ -43,6 +43,7 @@ TEXTS = {
     "gpt2": ("english", "byte_bpe", None),
     "mbert": ("novels in languages", "wordpiece", None),
     "mobilebert": ("novels", "wordpiece", None),
+    "mpnet": ("english", "wordpiece", "mpnet"),
     "modernbert": ("english", "byte_bpe", None),
     "roberta": ("english", "byte_bpe", None),
     "seq2seq_attention": ("captions", "wordpiece", None),

@@ -29,8 +29,11 @@ def class_settings(tokenizer) -> dict:
     if tokenizer.preparation:
         return {"tokenizer_class": "XLMTokenizer"}
     parts = _parts(tokenizer.content)
-    if parts == _bert_parts(tokenizer) and _has_rows_of(tokenizer, "bert"):
-        return {"tokenizer_class": _WORDPIECE.get(tokenizer.family, "BertTokenizer")}
+    if parts == _bert_parts(tokenizer):
+        if _has_rows_of(tokenizer, "bert"):
+            return {"tokenizer_class": _WORDPIECE.get(tokenizer.family, "BertTokenizer")}
+        if tokenizer.family == "mpnet" and _has_rows_of(tokenizer, "mpnet"):
+            return {"tokenizer_class": "MPNetTokenizer"}
     for add_prefix_space in (False, True):
         if parts == _byte_level_parts(add_prefix_space):
             options = {"add_prefix_space": add_prefix_space}

@@ -192,6 +192,7 @@ FAMILIES = {
     "gpt2": Family(dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"), file="vocab.json"),
     "openai-gpt": Family({"unk": "<unk>"}, file="vocab.json"),
     "deberta": Family(_DEBERTA, **_SEGMENTS, file="vocab.json"),
+    "mpnet": Family({**_ANGLES, "unk": "[UNK]"}, **_DOUBLE, file="vocab.txt", behind=("<mask>",)),
     "modernbert": Family(_BRACKETS, "cls A sep", "cls A sep B sep", file="vocab.json"),
     "xlm": Family(
         {"bos": "<s>", "cls": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<special1>"},

@@ -14,7 +14,7 @@ from ..text.json_files import shortened
 CLASSES = {
     **dict.fromkeys(("Bert", "ConvBert", "SqueezeBert", "LayoutLM", "Lxmert", "RetriBert", "Nezha", "Realm"), "bert"),
     **dict.fromkeys(("DPRQuestionEncoder", "DPRContextEncoder"), "bert"),
-    **{"Electra": "electra", "MobileBert": "mobilebert", "DistilBert": "distilbert"},
+    **{"Electra": "electra", "MobileBert": "mobilebert", "DistilBert": "distilbert", "MPNet": "mpnet"},
     **dict.fromkeys(("Roberta", "Longformer", "Bart", "LED", "Mvp"), "roberta"),
     **{"GPT2": "gpt2", "OpenAIGPT": "openai-gpt", "Deberta": "deberta", "ModernBert": "modernbert"},
     **{"Albert": "albert", "XLNet": "xlnet", "T5": "t5", "MT5": "mt5", "UMT5": "umt5"},
@@ -28,7 +28,7 @@ _OTHER_WORDS = (
     *("Canine", "ByT5", "MyT5", "Perceiver", "Esm", "Tapas", "ProphetNet", "CTRL", "FSMT", "Bartpho"),
 )
 
-_WORDPIECE = ("bert", "electra", "mobilebert", "distilbert")
+_WORDPIECE = ("bert", "electra", "mobilebert", "distilbert", "mpnet")
 _BYTES = ("roberta", "gpt2", "deberta")
 _ALL = "every class"
 

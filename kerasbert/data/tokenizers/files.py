@@ -275,7 +275,7 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
-    return _finish(backend, path, settings), {}
+    return _finish(backend, path, settings, swallow=settings["family"] == "mpnet"), {}
 
 
 def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:

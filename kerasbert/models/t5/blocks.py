@@ -15,7 +15,7 @@ from ...layers.embeddings import gather_positions
 from ...layers.feed_forward import FeedForward, GatedFeedForward
 from ...layers.heads import FirstTokenClassifier
 from ...layers.masks import real_tokens
-from .relative_bias import BucketedBias
+from ...layers.relative_bias import BucketedBias
 
 
 class T5Attention(ProjectedAttention):

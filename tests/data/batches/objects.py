@@ -7,6 +7,7 @@ from kerasbert.data import (
     DenoisingBatches,
     DenoisingLayout,
     MaskedLMBatches,
+    MaskedPermutedLMBatches,
     PermutationLMBatches,
     ReplacedTokenBatches,
     SegmentPairs,
@@ -120,6 +121,7 @@ def _translated(length, mask_rate=0.15, max_predictions=None, rule="xlm"):
 
 DESCRIPTIONS = {
     MaskedLMBatches: _masked,
+    MaskedPermutedLMBatches: _masked,
     ReplacedTokenBatches: _replaced,
     SpanMaskBatches: _spans,
     PermutationLMBatches: _permuted,

@@ -45,6 +45,8 @@ CASES = [
     *(("SpanMaskBatches", "wordpiece", dict(scheme=scheme)) for scheme in ("spans", "words", "pieces")),
     ("SpanMaskBatches", "wordpiece", dict(whole_sentences=False, phrases=PHRASES)),
     ("SpanMaskBatches", "xlnet", dict(geometric=0.5, longest=3, mask_rate=0.3, max_targets=2)),
+    ("MaskedPermutedLMBatches", "wordpiece", {}),
+    ("MaskedPermutedLMBatches", "unigram", dict(rule="roberta", whole_words=True, rows="packed", accumulation=2)),
     ("TranslationLMBatches", "pairs", {}),
     ("TranslationLMBatches", "pairs", dict(packed=True, rule="bert", both_orders=False)),
     ("PermutationLMBatches", "xlnet", {}),

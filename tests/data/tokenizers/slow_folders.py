@@ -22,6 +22,7 @@ CLASSES = {
     **dict.fromkeys(("BertTokenizer", "BertTokenizerFast", "ConvBertTokenizer", "SqueezeBertTokenizer"), "bert"),
     **dict.fromkeys(("LayoutLMTokenizer", "LxmertTokenizer", "DPRQuestionEncoderTokenizer"), "bert"),
     **{"ElectraTokenizer": "electra", "MobileBertTokenizer": "mobilebert", "DistilBertTokenizer": "distilbert"},
+    "MPNetTokenizer": "mpnet",
     **dict.fromkeys(("RobertaTokenizer", "RobertaTokenizerFast", "LongformerTokenizer", "BartTokenizer"), "roberta"),
     **dict.fromkeys(("LEDTokenizer", "MvpTokenizer"), "roberta"),
     **{"GPT2Tokenizer": "gpt2", "OpenAIGPTTokenizer": "openai-gpt", "DebertaTokenizer": "deberta"},
@@ -60,6 +61,8 @@ class Vocabularies:
         folder.mkdir(exist_ok=True)
         if FAMILIES[family].file == "vocab.txt":
             tokens = dict.fromkeys([*self.wordpiece.tokens, *"é人ß", "canape", "cafe", "<extra>"])
+            if family == "mpnet":  # BERT's vocabulary between fairseq's tokens
+                tokens = dict.fromkeys(["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"])
             (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
         elif family in PUBLISHED:
             front = [piece if isinstance(piece, tuple) else (piece, 0.0, 3) for piece in PUBLISHED[family][0]]

@@ -39,6 +39,7 @@ def read_by_transformers(tokenizer, folder, model_type=None):
         ("wordpiece", "electra", "ElectraTokenizer"),
         ("wordpiece", "mobilebert", "MobileBertTokenizer"),
         ("wordpiece", "distilbert", "DistilBertTokenizer"),
+        ("wordpiece", "mpnet", "MPNetTokenizer"),
         ("byte_bpe", None, "RobertaTokenizer"),
         ("byte_bpe", "roberta", "RobertaTokenizer"),
         ("byte_bpe", "gpt2", "GPT2Tokenizer"),

@@ -46,7 +46,7 @@ def test_classes(name, vocabularies, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["BertJapaneseTokenizer", "BertweetTokenizer", "FlaubertTokenizer", "MPNetTokenizer", "MyOwnTokenizer"]
+    "name", ["BertJapaneseTokenizer", "BertweetTokenizer", "FlaubertTokenizer", "SplinterTokenizer", "MyOwnTokenizer"]
 )
 @pytest.mark.parametrize("file", ["tokenizer_config", "config"])
 def test_classes_that_are_not_built(name, file, vocabularies, tmp_path):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from keras import ops
 
-from ...layers.composite import Layer
+from .composite import Layer
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
 
 
 class BucketedBias(Layer):
-    """A learned bias of the attention scores for each head and each bucket of distances (T5).
+    """A learned bias of the attention scores for each head and each bucket of distances (T5, MPNet).
 
     Args:
         num_heads: number of attention heads h.
@@ -61,10 +61,10 @@ class BucketedBias(Layer):
         initializer: initializer of the table of biases (num_buckets, h).
 
     Call:
-        distances: int32 (q, k), the position of the key minus the position of the query.
+        distances: int32 (q, k) or (b, q, k), the position of the key minus the position of the query.
         bidirectional: see `relative_buckets`.
 
-    Returns: float (1, h, q, k).
+    Returns: float (1, h, q, k) or (b, h, q, k).
     """
 
     def __init__(self, num_heads, num_buckets=32, max_distance=128, initializer="glorot_uniform", **kwargs):
@@ -78,4 +78,5 @@ class BucketedBias(Layer):
 
     def call(self, distances, bidirectional=True):
         buckets = relative_buckets(distances, self.num_buckets, self.max_distance, bidirectional)
-        return ops.transpose(ops.take(self.embeddings, buckets, axis=0), (2, 0, 1))[None]
+        bias = ops.moveaxis(ops.take(self.embeddings, buckets, axis=0), -1, -3)
+        return bias[None] if len(distances.shape) == 2 else bias
