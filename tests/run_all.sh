@@ -25,25 +25,29 @@ report() {
   [ "$status" = 0 ] || failed="$failed $1"
 }
 
-# PyTorch, which needs no compilation, runs all tests. JAX and TensorFlow run those that depend on the backend, in
-# parallel with one worker each. JAX repeats some with default compiler options, as conftest.py disables optimizations,
-# beside its other tests, which take as long as these and those of TensorFlow together.
+# beside NAME BACKEND ARGUMENTS...: runs tests with one worker, beside others, as soon as one of $WORKERS cores is free.
+beside() {
+  while [ "$(jobs -rp | wc -l)" -ge "$WORKERS" ]; do sleep 1; done
+  run_tests "$1" "$2" 1 -p no:cacheprovider "${@:3}" &
+}
+
+# PyTorch, which needs no compilation, runs all tests. JAX and TensorFlow run those that depend on the backend, the
+# longest first. JAX repeats some with default compiler options, as conftest.py disables optimizations.
 mkdir "$logs/lines"
 LINE_COVERAGE="$logs/lines" run_tests torch torch "$WORKERS"
 report torch
-run_tests jax jax 1 -m "not one_backend and not optimized" -p no:cacheprovider &
-(
-  run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
-  JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized \
-    run_tests jax-optimized jax 1 -m optimized -p no:cacheprovider
-) &
+beside jax jax -m "not one_backend and not optimized" --ignore tests/training
+beside tensorflow tensorflow -m "not one_backend"
+beside jax-training jax -m "not one_backend and not optimized" tests/training
+JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized \
+  beside jax-optimized jax -m optimized
 wait
-for name in jax tensorflow jax-optimized; do
+for name in jax tensorflow jax-training jax-optimized; do
   report $name
 done
 
 echo "== summary"
-for name in torch jax tensorflow jax-optimized; do
+for name in torch jax tensorflow jax-training jax-optimized; do
   echo "$name: $(tail -n 1 "$logs/$name"); $(cat "$logs/$name.seconds") s in total"
 done
 echo "line coverage of kerasbert on PyTorch: $("$VENV/bin/python" -m tests.line_coverage "$logs/lines")"
