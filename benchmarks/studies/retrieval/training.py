@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from benchmarks.studies.finetuning.baselines import minilm
+from kerasbert import tasks
 from kerasbert.backend import seed_everything
-from kerasbert.retrieval import NegativeRules, mine_hard_negatives, read_beir
+from kerasbert.retrieval import MultipleNegatives, NegativeRules, Splade, mine_hard_negatives, read_beir
 from kerasbert.tasks import TextEmbedder
 from kerasbert.training import adamw
 
@@ -129,10 +131,62 @@ def tuned_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stages:
     return TextEmbedder.from_preset(folder, max_length=LENGTH), None, clock.numbers(ROWS)
 
 
+def reranker(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    model = tasks.Reranker.from_preset(minilm(), max_length=SHORT, objective="BinaryCrossEntropy")
+    return "bm25", model, fitted(model, *labelled_pairs(data, work), minutes, seed)
+
+
+def reranker_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    from benchmarks.studies.retrieval import peer  # imports PyTorch and sentence-transformers
+
+    pairs, folder = labelled_pairs(data, work), work / f"reranker_st_{seed}"
+    clock = Clock(2 * 60 * minutes)
+    peer.train_reranker(minilm(), *pairs, SHORT, clock, seed, folder)
+    return "bm25", tasks.Reranker.from_preset(folder, max_length=SHORT), clock.numbers(ROWS)
+
+
+def splade(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    loss = Splade(MultipleNegatives(scale=1.0, similarity="dot"), 3e-5, 5e-5, warmup=50)
+    model = tasks.SparseEmbedder.from_preset(minilm(), max_length=SHORT, objective=loss)
+    start_sparse(model, [positive for _, positive, _ in triplets(data, work, seed)[:256]])
+    numbers = fitted(model, triplets(data, work, seed), None, minutes, seed)
+    folder = work / f"splade_{seed}"
+    model.save_to_preset(folder)
+    return tasks.SparseEmbedder.from_preset(folder, max_length=LENGTH), None, numbers
+
+
+def start_sparse(model: Any, texts: list[str]) -> None:
+    """Gives MiniLM, which has no masked-LM head, one that compares its hidden states with its token embeddings.
+
+    The transform of the head becomes an identity before its layer norm: the bias of 20 keeps gelu where it is linear,
+    and the layer norm removes it again. The bias of a token is such that in the mean over texts, its largest logit is
+    two standard deviations below 0, so that vectors are sparse from the start.
+    """
+    head, most = model.masked_lm, 1_000.0
+    head.dense.kernel.assign(np.eye(head.dense.kernel.shape[0]))
+    head.dense.bias.assign(np.full(head.dense.bias.shape, 20.0))
+    head.bias.assign(np.full(head.bias.shape, most))
+    logits = np.expm1(model.embed_documents(texts).toarray().astype("float64")) - most
+    head.bias.assign(-(logits.mean(axis=0) + 2 * logits.std(axis=0)))
+
+
+def colbert(data: Path, work: Path, minutes: float, seed: int) -> Stages:
+    loss = MultipleNegatives(scale=1.0, similarity="max_sim")
+    model = tasks.MultiVectorEmbedder.from_preset(minilm(), max_length=SHORT, objective=loss)
+    numbers = fitted(model, triplets(data, work, seed), None, minutes, seed)
+    folder = work / f"colbert_{seed}"
+    model.save_to_preset(folder)
+    return tasks.MultiVectorEmbedder.from_preset(folder, max_length=LENGTH), None, numbers
+
+
 METHODS: dict[str, Callable[[Path, Path, float, int], Stages]] = {
     "bm25": bm25,
     "untuned": untuned,
     "tuned": tuned,
     "tuned (ST)": tuned_by_peer,
+    "reranker": reranker,
+    "reranker (ST)": reranker_by_peer,
+    "splade": splade,
+    "colbert": colbert,
 }
 UNTRAINED = ("bm25", "untuned")
