@@ -48,7 +48,10 @@ def embed(
     check_outputs({"--output": output}, {"input": input})
     loaded = kerasbert.load(model)
     if not is_embedder(loaded):
-        raise ValueError(f"Vectors are computed by an embedder. Received: {model}, a {type(loaded).__name__}.")
+        raise ValueError(
+            f"Vectors are computed by an embedder. Received: {model}, a {type(loaded).__name__}. Train one with "
+            "kerasbert finetune --task embed."
+        )
     texts = [item.x for item in read_inputs(input, "texts", Columns(text=column), files.encoding, files.format)]
     if not texts:
         raise ValueError(f"{input} has no texts.")

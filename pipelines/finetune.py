@@ -172,7 +172,7 @@ def read_texts(
         files, objective, options: see `finetune`.
     """
     reading = Reading(files.encoding, files.format)
-    training = read_text_columns(data, spec.columns, objective.text_columns, reading, options.limit)
+    training = read_text_columns(data, spec.columns, objective.text_columns, reading, options.limit, print)
     if spec.kind in EMBEDDERS:
         training = expanded(training, data)
     testing = {

@@ -83,7 +83,7 @@ def mine(
     """
     check_outputs({"--output": output}, {"input": input, "--documents": documents})
     reading = Reading(files.encoding, files.format)
-    found = read_text_columns(input, columns, reading=reading)
+    found = read_text_columns(input, columns, reading=reading, say=print)
     if len(found.x[0]) != 2 or found.y[0] is not None:
         raise ValueError(
             f"Negatives are found for pairs without labels. Received: {input} with rows of {len(found.x[0])} texts"

@@ -94,11 +94,11 @@ def _judgments(folder, split):
 def _texts(path: Path, titled: bool = False) -> dict[str, str]:
     """Reads {id: text}, with the titles of documents before their texts."""
     found: dict[str, str] = {}
-    for number, row in jsonl_values(text_lines(path), path):
-        where = f"{path} line {number}"
-        name = row.get("_id") if isinstance(row, dict) else None
+    for number, value in jsonl_values(text_lines(path), path):
+        where, row = f"{path} line {number}", value if isinstance(value, dict) else {}
+        name = row.get("_id")
         if isinstance(name, bool) or not isinstance(name, (str, int)):
-            raise ValueError(f'Every line must be an object with an "_id". Received: {where}: {row!r:.60}.')
+            raise ValueError(f'Every line must be an object with an "_id". Received: {where}: {value!r:.60}.')
         parts = [row.get("title", "") if titled else "", row.get("text")]
         parts[0] = "" if parts[0] is None else parts[0]
         if not all(isinstance(part, str) for part in parts):

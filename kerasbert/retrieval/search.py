@@ -25,8 +25,10 @@ class Found(NamedTuple):
 
     def named(self, queries: Sequence[str], ids: Sequence[str]) -> dict[str, dict[str, float]]:
         """Returns {query: {document: score}}, as `metrics.retrieval` takes it."""
-        rows = zip(queries, self.numbers, self.scores, strict=True)
-        return {query: {ids[n]: float(s) for n, s in zip(*row, strict=True) if n >= 0} for query, *row in rows}
+        found: dict[str, dict[str, float]] = {}
+        for query, numbers, scores in zip(queries, self.numbers.tolist(), self.scores.tolist(), strict=True):
+            found[query] = {ids[n]: score for n, score in zip(numbers, scores, strict=True) if n >= 0}
+        return found
 
 
 def search(
@@ -143,7 +145,7 @@ def check_vectors(vectors: Vectors, what: str, similarity: Any = None, documents
     shapes = {getattr(one, "shape", ())[1:] for one in vectors} if is_list else set()
     if is_list and (len(shapes) != 1 or {len(shape) for shape in shapes} != {1}):
         raise ValueError(f"Lists of vectors must hold arrays (tokens, m) of one width. Received: {what}, {shapes}.")
-    values = [vectors.data] if is_sparse(vectors) else vectors if is_list else [vectors]
+    values = vectors if is_list else [vectors.data if is_sparse(vectors) else vectors]
     if not all(np.isfinite(part).all() for part in values):
         raise ValueError(f"Vectors must be finite. Received: {what} with nan or infinity.")
     if documents is not None and (is_list, _width(vectors)) != (isinstance(documents, list), _width(documents)):

@@ -138,6 +138,11 @@ def default_loss(kind: str, examples: Examples) -> Loss:
 
 def check_examples(loss: Loss, examples: Examples, batch_size: int, path: str) -> None:
     """Raises a ValueError that names the file if examples do not fit a loss on vectors."""
+    if loss.targets is None and labels_of(examples) is not None:
+        raise ValueError(
+            f"{path}: {loss.name} reads no labels. Received: a column of labels. Remove it from the file, or choose "
+            "another --loss."
+        )
     try:
         loss.check_texts(examples.x, batch_size)
         loss.read_labels(labels_of(examples), len(examples), len(examples.x[0]))

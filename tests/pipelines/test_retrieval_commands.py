@@ -210,7 +210,7 @@ def test_losses_for_columns():
 
 def test_examples_that_do_not_fit_the_loss():
     for loss, x, y, size, message in (
-        ("Triplet", [("a", "b", "c")] * 2, [0.5, 1.0], 2, "f: Triplet has no labels"),
+        ("Triplet", [("a", "b", "c")] * 2, [0.5, 1.0], 2, "f: Triplet reads no labels. Received: a column"),
         ("MultipleNegatives", [("a",), ("b",)], [None] * 2, 2, "f: MultipleNegatives needs 2 or more texts"),
         ("MultipleNegatives", [("a", "b")] * 3, [None] * 3, 2, "f: .*Received: 3 equal examples"),
         ("MultipleNegatives", [("a", "b"), ("c", "d")], [None] * 2, 1, "f: .*a batch of one example"),
