@@ -45,6 +45,36 @@ def in_chunks(function, inputs, chunk, model):
     return ops.reshape(outputs, (-1, *outputs.shape[2:]))[:rows]
 
 
+def recomputed_blocks(function, blocks, others):
+    """Returns `function(*block, *others)` for each block, stacked, without keeping what it computes on the way.
+
+    The backward pass computes each block again.
+
+    Args:
+        function: function of tensors that returns float32 (...), and reads no other tensors.
+        blocks: a list of tensors, whose first axis counts the blocks.
+        others: a list of further tensors, which are the same for all blocks.
+    """
+    backend = keras.backend.backend()
+    if backend == "torch":
+        from torch import stack
+        from torch.utils.checkpoint import checkpoint
+
+        return stack(
+            [checkpoint(function, *block, *others, use_reentrant=False) for block in zip(*blocks, strict=True)]
+        )
+    if backend == "jax":
+        import jax
+
+        recomputed = jax.checkpoint(function, prevent_cse=False)
+        return jax.lax.map(lambda block: recomputed(*block, *others), tuple(blocks))
+    import tensorflow as tf
+
+    recomputed = tf.recompute_grad(function)
+    run = functools.partial(tf.map_fn, fn_output_signature="float32", parallel_iterations=1)
+    return run(lambda block: recomputed(*block, *others), tuple(blocks))
+
+
 def _filled(array, missing):
     """Adds copies of the first row, which are harmless inputs, at the end of an array."""
     if isinstance(missing, int) and not missing:

@@ -46,6 +46,15 @@ _RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
 # The files of the modules of sentence-transformers, which are in folders of their own.
 _MODULE = re.compile(r"((query|document)_)?\d+_\w+/(config\.json|model\.safetensors)")
 
+# `model_type` of a folder of sentence-transformers or PyLate, or architecture -> class here. A cross-encoder has the
+# architecture of a classifier, which determines its class.
+_CLASSES = {
+    "CrossEncoder": None,
+    "MultiVectorEncoder": "MultiVectorEmbedder",
+    "ColBERT": "MultiVectorEmbedder",
+    "HF_ColBERT": "MultiVectorEmbedder",
+}
+
 logger = logging.getLogger(__name__)
 
 # === Where it is ===
@@ -274,8 +283,11 @@ class ModelFolder(os.PathLike):
 
     @property
     def is_of_sentence_transformers(self):
-        """Whether the folder has the files that list the modules, and the settings, of sentence-transformers."""
-        return any((self.path / name).exists() for name in ("modules.json", "config_sentence_transformers.json"))
+        """Whether the folder has the files of sentence-transformers, or is one of Stanford's ColBERT."""
+        names = ("modules.json", "config_sentence_transformers.json")
+        if any((self.path / name).exists() for name in names):
+            return True
+        return (self._config_file.get("architectures") or [None])[0] == "HF_ColBERT"
 
     @functools.cached_property
     def _digests(self):
@@ -305,9 +317,14 @@ class ModelFolder(os.PathLike):
             if not (self.path / WEIGHTS).is_file():
                 return "ReplacedTokenDetection"
         settings = self.path / "config_sentence_transformers.json"
-        if settings.is_file() and read_json(settings).get("model_type") == "CrossEncoder":
-            return None  # the architecture is that of a classifier
-        return "TextEmbedder" if (self.path / "modules.json").exists() else None
+        model_type = read_json(settings).get("model_type") if settings.is_file() else None
+        if model_type in _CLASSES:
+            return _CLASSES[model_type]
+        if (self.path / "modules.json").exists():
+            return "TextEmbedder"
+        if not (self.path / "config.json").is_file():
+            return None
+        return _CLASSES.get((self.config.get("architectures") or [None])[0])
 
 
 def read_saved(folder):

@@ -25,6 +25,7 @@ TEXTS = {
     "answer": ["Who sat on the mat?", "The cat sat on the mat."],
     "choose": ["The cat sat on", "the mat.", "the moon.", "the theorem."],
     "embed": ["a cat is asleep", "a kitten is asleep", "the stock market fell"],
+    "embed_tokens": ["where does the cat sleep", "a cat is asleep on the mat", "the stock market fell"],
     "fill_mask": ["the MASK sat on the mat"],
     "score_tokens": ["the cat sat on the mat"],
     "continue_text": ["the cat sat on"],
@@ -173,6 +174,24 @@ def embed(run, tokenizer, texts):
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     for text, vector, cosines in zip(texts, vectors, unit @ unit.T, strict=True):
         yield {"text": text, "cosines": cosines.tolist(), "vector": vector.tolist()}
+
+
+def embed_tokens(run, tokenizer, texts):
+    """The texts are a query and documents, which are compared by MaxSim."""
+    rules = DESCRIBED["late_interaction"]
+    tokenizer.enable_truncation(rules["lengths"][0])
+    _, x = encode(tokenizer, [rules["prompts"][0] + texts[0]])
+    added = rules["expansion"] or {"length": 0, "token_id": 0, "attend": False}
+    missing, filled = max(0, added["length"] - x["token_ids"].shape[1]), {"token_ids": added["token_id"]}
+    filled["padding_mask"] = int(added["attend"])
+    x = {name: np.pad(array, [(0, 0), (0, missing)], constant_values=filled.get(name, 0)) for name, array in x.items()}
+    of_query = run(x)["vectors"][0]
+    of_query = of_query[~np.isin(x["token_ids"][0], rules["skipped_in_queries"])]
+    tokenizer.enable_truncation(rules["lengths"][1])
+    found = run(encode(tokenizer, [rules["prompts"][1] + text for text in texts[1:]])[1])
+    for document, vectors, scored in zip(texts[1:], found["vectors"], found["scored"], strict=True):
+        best = (of_query @ vectors[scored].T).max(axis=1)
+        yield {"document": document, "score": float(best.mean() if rules["mean"] else best.sum())}
 
 
 def fill_mask(run, tokenizer, texts):

@@ -9,7 +9,14 @@ from keras import ops
 from ..checkpoints.description import description
 from ..core.inputs import checked_inputs
 from ..objectives import CausalLM, Discriminator, MaskedLM, Seq2SeqLM
-from ..tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from ..tasks import (
+    MultipleChoice,
+    MultiVectorEmbedder,
+    QuestionAnswerer,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+)
 from .inputs import OUR_NAMES
 
 # Class -> (what the program does, {output: its axes}), for the classes that can be exported. Subclasses come first.
@@ -19,6 +26,10 @@ KINDS = {
     QuestionAnswerer: ("answer", {"start": ("batch", "length"), "end": ("batch", "length")}),
     MultipleChoice: ("choose", {"logits": ("batch", "choices")}),
     TextEmbedder: ("embed", {"vector": ("batch", "width")}),
+    MultiVectorEmbedder: (
+        "embed_tokens",
+        {"vectors": ("batch", "length", "width"), "scored": ("batch", "length")},
+    ),
     MaskedLM: ("fill_mask", {"logits": ("batch", "length", "vocabulary")}),
     Discriminator: ("score_tokens", {"logits": ("batch", "length")}),
     CausalLM: ("continue_text", {"logits": ("batch", "length", "vocabulary")}),

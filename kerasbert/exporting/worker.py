@@ -20,6 +20,7 @@ from ..checkpoints.tensor_files import write_json
 from ..data.processes import end_with_parent
 from ..data.text.folders import LOCK
 from ..objectives.next_token import NextToken
+from ..tasks import MultiVectorEmbedder
 from .folders import check_model
 from .generation import generation_programs
 from .inputs import OUR_NAMES
@@ -106,6 +107,8 @@ def further_entries(model, format, quantize):
     if isinstance(model, NextToken):
         found["stop_ids"] = model.default_stop_ids()
         found["start_id"] = getattr(model.backbone.config, "decoder_start_id", None)
+    if isinstance(model, MultiVectorEmbedder):
+        found["late_interaction"] = model.late_interaction()
     packages = ("kerasbert", "keras", *FORMATS[format][1])
     found["versions"] = {name: importlib.import_module(name).__version__ for name in packages}
     return {name: value for name, value in found.items() if value is not None}
@@ -213,6 +216,8 @@ def compare(model, program, run):
         found = run(x)
         for name, tensor in expected.items():
             wanted = keras.ops.convert_to_numpy(tensor)
+            if wanted.dtype == bool:
+                found[name], wanted = found[name].astype("int32"), wanted.astype("int32")
             if found[name].shape != wanted.shape:
                 raise ValueError(
                     f"An export must compute what `predict` does. Received: a program whose output {name!r} has shape "

@@ -167,7 +167,7 @@ def position_rows(inputs, pad_id):
     Returns: int32 (b, s) or (1, s).
     """
     positions = token_positions(inputs, counted=True)
-    real = real_tokens(inputs)
+    real = real_tokens(inputs) if inputs.get("position_ids") is None else None  # given positions are all used
     return pad_id + 1 + (positions if real is None else ops.where(real, positions, -1))
 
 

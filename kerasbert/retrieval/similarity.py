@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from ..backend.chunks import recomputed_blocks
+
+BLOCK = 1 << 24  # number of products of token vectors that are in memory at a time, 64 MB
 HIDDEN = -1e9  # the score of what must not be chosen; minus infinity would make gradients nan
 
 
@@ -107,21 +110,49 @@ def max_sim(
         exclude_padding: False gives the scores of tokens that are not scored the value 0, as PyLate does, where they
             exceed negative ones.
 
-    Returns: float32 (a, b), or (a, n).
+    Returns: float32 (a, b), or (a, n). A document without scored tokens has the score -1e9, before a division.
     """
     queries, documents = (ops.cast(x, "float32") for x in (queries, documents))
+    query_mask, document_mask = (
+        ops.ones(ops.shape(x)[:-1], "bool") if mask is None else ops.cast(mask, "bool")
+        for x, mask in ((queries, query_mask), (documents, document_mask))
+    )
+    own = len(documents.shape) == 4
+    sizes = (*queries.shape[:2], *documents.shape[:2])
+    if not own and None not in sizes and math.prod(sizes) > BLOCK:
+        total = _total_in_blocks(queries, query_mask, documents, document_mask, exclude_padding)
+    else:
+        total = _total(queries, query_mask, documents, document_mask, exclude_padding)
+    if exclude_padding:
+        empty = ~ops.any(document_mask, axis=-1)
+        total = ops.where(empty if own else empty[None], HIDDEN, total)
+    return total / ops.maximum(ops.sum(ops.cast(query_mask, "float32"), axis=-1), 1.0)[:, None] if mean else total
+
+
+def _total(queries, query_mask, documents, document_mask, exclude_padding):
+    """The sums of `max_sim`, float32 (a, b) or (a, n)."""
     own = len(documents.shape) == 4
     scores = ops.einsum("asm,antm->anst" if own else "asm,btm->abst", queries, documents)
-    if document_mask is not None:
-        mask = ops.cast(document_mask, "bool")
-        mask = mask[:, :, None] if own else mask[None, :, None]
-        scores = ops.where(mask, scores, HIDDEN if exclude_padding else 0.0)
-    best = ops.max(scores, axis=-1)  # (a, b or n, s)
-    if query_mask is None:
-        return ops.mean(best, axis=-1) if mean else ops.sum(best, axis=-1)
-    mask = ops.cast(query_mask, "bool")[:, None]
-    total = ops.sum(ops.where(mask, best, 0.0), axis=-1)
-    return total / ops.maximum(ops.sum(ops.cast(mask, "float32"), axis=-1), 1.0) if mean else total
+    mask = document_mask[:, :, None] if own else document_mask[None, :, None]
+    best = ops.max(ops.where(mask, scores, HIDDEN if exclude_padding else 0.0), axis=-1)  # (a, b or n, s)
+    return ops.sum(ops.where(query_mask[:, None], best, 0.0), axis=-1)
+
+
+def _total_in_blocks(queries, query_mask, documents, document_mask, exclude_padding):
+    """The same for all pairs, with the scores of a few queries at a time, which the backward pass computes again."""
+    count, length = queries.shape[:2]
+    rows = max(1, BLOCK // (length * math.prod(documents.shape[:2])))
+    blocks = -(-count // rows)
+    missing = blocks * rows - count
+    query_mask, document_mask = (ops.cast(mask, "float32") for mask in (query_mask, document_mask))
+    parts = [ops.pad(x, [(0, missing), *[(0, 0)] * (len(x.shape) - 1)]) for x in (queries, query_mask)]
+    parts = [ops.reshape(x, (blocks, rows, *x.shape[1:])) for x in parts]
+
+    def function(queries, query_mask, documents, document_mask):  # of floats: TensorFlow differentiates them all
+        return _total(queries, query_mask > 0, documents, document_mask > 0, exclude_padding)
+
+    found = recomputed_blocks(function, parts, [documents, document_mask])
+    return ops.reshape(found, (blocks * rows, -1))[:count]
 
 
 def _late(mean, own):

@@ -3,6 +3,7 @@
 from .. import models  # noqa: F401  registers the families for `from_preset`
 from .few_shot import FewShot
 from .multi_task import MultiTask
+from .multi_vector_embedder import MultiVectorEmbedder
 from .multiple_choice import MultipleChoice
 from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
@@ -10,6 +11,7 @@ from .task import Task
 from .text_classifier import TextClassifier
 from .text_embedder import TextEmbedder
 from .token_classifier import TokenClassifier
+from .token_rules import QueryExpansion, TokenRules
 from .vector_layers import Dense, Dropout, LayerNorm, Normalize
 
 __all__ = [
@@ -18,12 +20,15 @@ __all__ = [
     "FewShot",
     "LayerNorm",
     "MultiTask",
+    "MultiVectorEmbedder",
     "MultipleChoice",
     "Normalize",
     "Prompts",
+    "QueryExpansion",
     "QuestionAnswerer",
     "Task",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",
+    "TokenRules",
 ]

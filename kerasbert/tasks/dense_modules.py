@@ -22,7 +22,7 @@ OF_TOKENS, OF_VECTORS = "token_embeddings", "sentence_embedding"  # what a modul
 _FLAGS = {flag: name for name, (_, flag) in POOLINGS.items()}
 _NAMES = {"module_input_name": str | None, "module_output_name": str | None}
 # {kind: types of its settings}
-_SETTINGS = {
+MODULE_SETTINGS = {
     "Pooling": {
         "embedding_dimension": int,
         "word_embedding_dimension": int,
@@ -62,24 +62,24 @@ class Chain:
 def read_chain(model: Model) -> Chain:
     """Converts the modules after the first one. Raises a ValueError if one of them is not supported."""
     modules = model.modules[1:]
-    unknown = [module for module in modules if module.kind not in _SETTINGS]
+    unknown = [module for module in modules if module.kind not in MODULE_SETTINGS]
     if unknown or [module.kind for module in modules].count("Pooling") != 1:
         raise refuse(
             model.folder,
             model.modules,
-            f"The modules after the encoder must be one Pooling, and {', '.join(_SETTINGS)}.",
+            f"The modules after the encoder must be one Pooling, and {', '.join(MODULE_SETTINGS)}.",
         )
     at = next(i for i, module in enumerate(modules) if module.kind == "Pooling")
     names, pools_prompts = _poolings(modules[at])
-    before = [_layer(module, OF_TOKENS) for module in modules[:at]]
-    after = [_layer(module, OF_VECTORS) for module in modules[at + 1 :]]
+    before = [layer_of(module, OF_TOKENS) for module in modules[:at]]
+    after = [layer_of(module, OF_VECTORS) for module in modules[at + 1 :]]
     normalize = after[-1:] == [Normalize()]
     return Chain([*before, *names, *(after[:-1] if normalize else after)], normalize, pools_prompts)
 
 
 def _poolings(module):
     """Returns (names of the poolings, whether prompts are pooled) of a Pooling module."""
-    settings = module.settings(_SETTINGS["Pooling"])
+    settings = module.settings(MODULE_SETTINGS["Pooling"])
     names = settings.get("pooling_mode") or [name for flag, name in _FLAGS.items() if settings.get(flag)] or "mean"
     names = [names] if isinstance(names, str) else names
     if not {*names} <= {*POOLINGS}:
@@ -90,11 +90,17 @@ def _poolings(module):
     return names, settings.get("include_prompt") is not False
 
 
-def _layer(module: Module, place: str) -> VectorLayer:
-    """Converts a module that reads and replaces what is in `place`."""
+def layer_of(module: Module, place: str, default: str = OF_VECTORS) -> VectorLayer:
+    """Converts a module that reads and replaces what is in `place`.
+
+    Args:
+        module: the module.
+        place: `OF_TOKENS` or `OF_VECTORS`.
+        default: the place of modules that do not name one.
+    """
     required = {"Dense": ("in_features", "out_features"), "LayerNorm": ("dimension",)}.get(module.kind, ())
-    settings = module.settings(_SETTINGS[module.kind], required=required)
-    read = settings.get("module_input_name") or OF_VECTORS
+    settings = module.settings(MODULE_SETTINGS[module.kind], required=required)
+    read = settings.get("module_input_name") or default
     written = settings.get("module_output_name") or read
     if (read, written) != (place, place):
         when = "before the Pooling" if place == OF_TOKENS else "after the Pooling"
@@ -122,15 +128,15 @@ def read_weights_of(folder: Path) -> list[tuple[VectorLayer, Path, dict[str, np.
     for i, module in enumerate(model.modules):
         if module.kind in ("Dense", "LayerNorm"):
             tensors = read_tensors(module.path)
-            _check_width(module, tensors)
-            found.append((_layer(module, OF_TOKENS if i < at else OF_VECTORS), module.path, tensors))
+            check_width(module, tensors)
+            found.append((layer_of(module, OF_TOKENS if i < at else OF_VECTORS), module.path, tensors))
     return found
 
 
-def _check_width(module, tensors):
+def check_width(module, tensors):
     """Raises a ValueError if the settings of a module state another width of its inputs than its weights have."""
     setting, name = {"Dense": ("in_features", "linear.weight"), "LayerNorm": ("dimension", "norm.weight")}[module.kind]
-    stated = module.settings(_SETTINGS[module.kind])[setting]
+    stated = module.settings(MODULE_SETTINGS[module.kind])[setting]
     if name in tensors and tensors[name].shape[-1:] != (stated,):
         raise ValueError(
             f"`{setting}` in {module.path / 'config.json'} must be {tensors[name].shape[-1]}, the width of {name}. "
@@ -181,7 +187,7 @@ def write(model: Any, folder: Path, first: list[tuple[str, str]]) -> None:
         kind = "Pooling" if record is None else type(record).__name__
         path = folder / f"{len(rows)}_{kind}"
         rows.append((OLD_TYPE.format(kind), path.name))
-        settings = _pooling_settings(model, width) if record is None else _settings(record, width, place)
+        settings = _pooling_settings(model, width) if record is None else settings_of(record, width, place)
         if settings:
             write_json(path / "config.json", settings)
         if isinstance(record, (Dense, LayerNorm)) and not has_integers(model):
@@ -198,7 +204,7 @@ def _pooling_settings(model, width):
     return settings | {"pooling_mode": model.poolings}
 
 
-def _settings(record, width, place):
+def settings_of(record, width, place):
     names = {} if place == OF_VECTORS else {"module_input_name": place, "module_output_name": place}
     if isinstance(record, Dense):
         residual = {"use_residual": True} if record.residual else {}

@@ -15,7 +15,7 @@ from ..layers.composite import Composite
 from ..layers.dense import Dense as DenseLayer
 from ..layers.dropout import Dropout as DropoutLayer
 from ..retrieval.similarity import unit
-from .activations import ACTIVATIONS
+from .activations import ACTIVATIONS, AXIS_ACTIVATIONS
 
 WIDEST = 1_000_000  # units of a `Dense`, far above useful numbers
 
@@ -131,11 +131,51 @@ def vector_layer(config: Any) -> VectorLayer:
     return cls(**options)
 
 
+def token_layers(projection: Any) -> list[VectorLayer]:
+    """Returns the layers of a projection of tokens: a list of them, or the number of units of a linear one.
+
+    128 -> [Dense(128, "identity", bias=False), Normalize()]
+    """
+    if isinstance(projection, int) and not isinstance(projection, bool):
+        return [Dense(projection, "identity", bias=False), Normalize()]
+    if not isinstance(projection, Sequence) or isinstance(projection, str):
+        raise ValueError(f"`projection` must be a number of units, or a list of layers. Received: {projection!r:.100}.")
+    records = [vector_layer(record) for record in projection]
+    wrong = [
+        record for record in records if not record.of_tokens or getattr(record, "activation", "") in AXIS_ACTIVATIONS
+    ]
+    if wrong:
+        raise ValueError(f"This layer cannot be applied to the vectors of tokens. Received: {shortened(wrong[0])}.")
+    return records
+
+
 def width_after(records: Sequence[VectorLayer], width: int) -> int:
     """The width of vectors of a width after several layers."""
     for record in records:
         width = record.width(width)
     return width
+
+
+class VectorLayers(Composite):
+    """Several layers, one after the other, in float32.
+
+    Args:
+        records: the results of their `config`.
+
+    Call:
+        x: float (..., m).
+
+    Returns: float32 (..., n).
+    """
+
+    def __init__(self, records, **kwargs):
+        super().__init__(**{"dtype": "float32", **kwargs})
+        self.layers_in_order = [vector_layer(record).layer(f"layer_{i}") for i, record in enumerate(records)]
+
+    def call(self, x):
+        for layer in self.layers_in_order:
+            x = layer(x)
+        return x
 
 
 # === Keras layers, with the names that sentence-transformers has for their weights ===

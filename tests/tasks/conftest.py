@@ -19,10 +19,10 @@ def tokenizer():
 def tiny_backbone(tokenizer):
     """A function that makes a BERT which learns fast."""
 
-    def make(**changes):
+    def make(dtype=None, **changes):
         keras.utils.set_random_seed(0)
         sizes = dict(num_layers=1, num_heads=2, hidden_dim=32, feed_forward_dim=48, max_length=32, dropout=0.0)
         sizes |= {"vocabulary_size": tokenizer.vocabulary_size, "initializer_range": 0.2, **changes}
-        return Bert(BertConfig(**sizes))
+        return Bert(BertConfig(**sizes), dtype=dtype)
 
     return make
