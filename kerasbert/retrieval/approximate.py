@@ -51,9 +51,8 @@ class ApproximateIndex:
         check_vectors(queries, "queries", self.similarity, np.empty((1, self.width)))
         effort = self.effort or max(64, 4 * top_k)
         numbers, scores = self._search(self._prepared(queries), check_top_k(top_k, self.size), effort)
-        scores = np.where(
-            numbers < 0, -np.inf, -np.sqrt(np.maximum(-scores, 0)) if self.similarity == "euclidean" else scores
-        )
+        scores = -np.sqrt(np.maximum(-scores, 0)) if self.similarity == "euclidean" else scores
+        scores = np.where(numbers < 0, -np.inf, scores)
         order = np.lexsort((np.where(numbers < 0, self.size, self.order[numbers]), -scores), axis=1)
         numbers, scores = (np.take_along_axis(x, order, 1) for x in (numbers, scores))
         return Found(numbers.astype("int64"), scores.astype("float32"))

@@ -161,7 +161,8 @@ def check_vectors(vectors: Vectors, what: str, similarity: Any = None, documents
         )
 
 
-def described(vectors):
+def described(vectors: Vectors) -> str:
+    """Kind and width of vectors, for messages."""
     kind = "lists of" if isinstance(vectors, list) else "sparse" if is_sparse(vectors) else "dense"
     return f"{kind} vectors of width {_width(vectors)}"
 
@@ -207,7 +208,8 @@ def _chunks(queries: Vectors, documents: Vectors, all_components: bool, memory: 
 # === Similarities, in numpy ===
 
 
-def unit_rows(vectors):
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Scales vectors (n, m) to length 1; vectors of zeros stay zeros."""
     if is_sparse(vectors):
         lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), "float32")).reshape(-1, 1)
         return vectors.multiply(1 / np.maximum(lengths, 1e-12)).tocsr()
