@@ -234,6 +234,17 @@ def test_training_with_mined_negatives(model, pairs, tmp_path, capsys):
         Objective(mine_negatives=1).mined("rerank", model, Examples(PAIRS, [None] * 16), None, 8)
 
 
+def test_late_interaction(model, pairs, collection, tmp_path, capsys):
+    output, training = tmp_path / "late", Training(epochs=2, batch_size=8)
+    metrics = finetune(model, pairs, output, held_out=(str(collection),), task="multivector", training=training)
+    assert kerasbert.load(output).objective == MultipleNegatives(scale=1.0, similarity="max_sim")
+    assert evaluate(str(output), (str(collection),), task="retrieval")["ndcg@10"] == pytest.approx(metrics["ndcg@10"])
+    embed(pairs, str(output), tmp_path / "vectors.npz", column="positive", prompt="document")
+    stored, expected = np.load(tmp_path / "vectors.npz"), kerasbert.load(output).embed_documents([b for _, b in PAIRS])
+    assert stored["lengths"].tolist() == [len(one) for one in expected]
+    np.testing.assert_allclose(stored["vectors"], np.concatenate(expected), atol=1e-5)
+
+
 def test_mined_files(model, pairs, tmp_path, capsys):
     output = tmp_path / "negatives.jsonl"
     mine(pairs, model, output, rules=Rules(num_negatives=2))
