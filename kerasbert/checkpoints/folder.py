@@ -24,8 +24,8 @@ from ..data.text.files import digest_of
 from ..data.text.folders import read_together
 from ..data.text.json_files import check_types, closest, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
-from ..data.tokenizers.export import TOKENIZER_FILES
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..data.tokenizers.writing import TOKENIZER_FILES
 from . import huggingface, keras_hub, quantized
 from .arguments import check_arguments, parameters_of
 from .config_checks import check_config_file

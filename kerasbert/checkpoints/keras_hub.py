@@ -2,7 +2,7 @@
 
 A preset consists of `config.json`, `model.weights.h5` and a vocabulary in `assets/tokenizer`. The config and the
 weights of its backbone are translated to the Hugging Face layout of the family, and then loaded from this layout.
-`data/tokenizers/files.py` reads the vocabulary.
+`data/tokenizers/reading.py` reads the vocabulary.
 """
 
 import dataclasses

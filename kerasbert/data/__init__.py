@@ -7,13 +7,13 @@ from .batches.denoising import DenoisingBatches, DenoisingLayout
 from .batches.masked_lm import MaskedLMBatches
 from .batches.masked_permuted_lm import MaskedPermutedLMBatches
 from .batches.mixtures import MixtureBatches, mixed_documents, mixing_rates
+from .batches.multi_task import TaskBatches
 from .batches.pair_rows import SegmentPairs, SentenceOrder, SentencePairs
 from .batches.permutation_lm import PermutationLMBatches
 from .batches.replaced_token import ReplacedTokenBatches, electra_noise
 from .batches.seq2seq import Seq2SeqBatches, Seq2SeqLayout
 from .batches.skip_gram import SkipGramBatches
 from .batches.span_boundary import SpanMaskBatches
-from .batches.tasks import TaskBatches
 from .batches.translation_lm import TranslationLMBatches, parallel_documents
 from .corpus.corpus import Corpus
 from .noise.corruption import positions_of

@@ -9,7 +9,7 @@ from keras import ops
 from ..checkpoints.arguments import Saved
 from ..data.batches.batches import Batches
 from ..data.batches.mixtures import mixing_rates
-from ..data.batches.tasks import TaskBatches
+from ..data.batches.multi_task import TaskBatches
 from ..data.text.json_files import shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone

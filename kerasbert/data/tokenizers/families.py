@@ -10,8 +10,8 @@ import tokenizers as hf
 from tokenizers import normalizers, processors
 
 from .added_tokens import text_of
-from .fields import CLASSES, class_stem, option
 from .sentencepiece import CONTROL, NORMAL, UNKNOWN
+from .settings import CLASSES, class_stem, option
 
 Pieces = list[tuple[str, float, int]]
 

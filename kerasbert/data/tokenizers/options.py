@@ -5,7 +5,7 @@ import json
 import tokenizers as hf
 
 from .families import FAMILIES
-from .fields import FIELDS
+from .settings import FIELDS
 
 _PARTS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
 

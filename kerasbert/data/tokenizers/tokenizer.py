@@ -25,13 +25,13 @@ from ..text.json_files import check_types, shortened
 from ..text.shipped import ONLY_IN_CLONES, SHIPPED, shipped_folder
 from .backends import plain_copy, row_template, word_starts
 from .checks import check_ids, encoding_errors, rust_errors
-from .export import TOKENIZER_FILES, write_files
 from .families import FAMILIES
-from .files import READERS, ROLES, read_settings, special_roles
 from .growth import check_growth
 from .offsets import aligned, trimmed
+from .reading import READERS, ROLES, read_settings, special_roles
 from .training import SPECIAL_TOKENS, Case, train_backend, train_family
 from .word_boundaries import WordBoundaries
+from .writing import TOKENIZER_FILES, write_files
 
 # What `to_json` writes in addition to the backend.
 _STORED = {

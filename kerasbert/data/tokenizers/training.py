@@ -12,7 +12,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from ..text import moses
 from ..text.documents import checked_documents, lines_of
 from .families import FAMILIES, mark_special
-from .files import bert_template, bpe_of_words, roberta_template
+from .reading import bert_template, bpe_of_words, roberta_template
 from .sentencepiece import names_apart
 
 # Special tokens in the order of their ids. The mask token of byte_bpe comes after the learnt tokens, as in RoBERTa.

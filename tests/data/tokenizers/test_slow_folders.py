@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.data.tokenizers.fields import FIELDS
 from kerasbert.data.tokenizers.sentencepiece import BPE
+from kerasbert.data.tokenizers.settings import FIELDS
 from tests.data.tokenizers.slow_folders import CLASSES, TEXTS, Vocabularies, assert_equal
 
 pytestmark = pytest.mark.one_backend

@@ -10,9 +10,9 @@ from ..text.json_files import SETTINGS_LIMIT, VOCABULARY_LIMIT, check_types, is_
 from .added_tokens import add_listed, add_missing, merged, named_tokens, text_of
 from .checks import rust_errors
 from .families import FAMILIES, Family, family_named, family_of_pieces, mark_special
-from .fields import FIELDS, GENERIC, check_class, check_fields, option
 from .options import apply_options
 from .sentencepiece import CONTROL, UNKNOWN, USER_DEFINED, build_backend, read_model
+from .settings import FIELDS, GENERIC, check_class, check_fields, option
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..text.files import write_text, written_whole
 from .classes import class_settings
 from .families import FAMILIES, Family
-from .files import READERS
+from .reading import READERS
 from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, SentencePieceModel, model_bytes
 
 # All files that loading a tokenizer reads, here or in transformers.
