@@ -207,6 +207,12 @@ DIAGRAMS = {
         MODERN_BLOCK,
         times="× 22",
     ),
+    "NomicBert": encoder(
+        embedded(TOKENS, SEGMENTS),
+        post_norm(attention(note="rotary positions"), feed_forward("Gated feed-forward (SiLU)")),
+        (HIDDEN,),
+        f"{MODELS}.nomic_bert.NomicBertBlock",
+    ),
     "Roberta": encoder(embedded(TOKENS, POSITIONS, ids="token ids"), post_norm(attention()), (HIDDEN,), BERT_BLOCK),
     "Seq2SeqAttention": (
         Stack(

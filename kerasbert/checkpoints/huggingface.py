@@ -134,10 +134,14 @@ class StoredWeights:
         self.num_elements = files.num_elements
         check_not_quantised(files.keys(), files.folder)
         self.prefix = f"{family.huggingface.prefix}." if family.huggingface.prefix else ""
+        older = tuple(f"{prefix}." for prefix in family.huggingface.older_prefixes)
+        self.prefixes = (self.prefix, *older)
         found = {_WRAPPERS.sub("", name): name for name in files.keys()}
         wrapped = [stored for name, stored in found.items() if name != stored]
         if wrapped:
             log.warning("%s: names without the prefixes of wrappers, as in %s", files.folder, wrapped[0])
+        for prefix in older:
+            found = {re.sub(f"^{re.escape(prefix)}", self.prefix, name): stored for name, stored in found.items()}
         self.bare = not any(name.startswith(self.prefix) for name in found)
         self.names = {self._canonical(name): stored for name, stored in found.items() if not _IGNORED.search(name)}
         self.untied = []
@@ -277,7 +281,7 @@ def _belongs_to_head(stored, name):
         theirs = entry if isinstance(entry, str) else entry.name
         if is_head(stored.family, ours) and (name == theirs or name.startswith(f"{theirs}.")):
             return True
-    return not stored.bare and not stored.names[name].startswith(stored.prefix)
+    return not stored.bare and not stored.names[name].startswith(stored.prefixes)
 
 
 def _make_new(model, variables, stored):

@@ -20,6 +20,7 @@ class HuggingFaceLayout:
             `MaskedLM(sentence_pair=True)`. If several of our classes share an architecture, a folder that does not name
             our class is loaded as the last of them.
         prefix: prefix of the backbone's tensor names in models with a head.
+        older_prefixes: prefixes that older files have in place of `prefix`.
         tied: {stored name: another stored name of the same tensor}. A file may contain one of the two names, or both.
         defaults: {stored field: its default}, used if `config.json` does not contain the field.
         aliases: {older name of a stored field: its current name}.
@@ -41,6 +42,7 @@ class HuggingFaceLayout:
     names: Mapping[str, object]
     classes: Mapping[str, object]
     prefix: str = ""
+    older_prefixes: tuple[str, ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, object] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)

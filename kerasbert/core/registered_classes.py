@@ -35,6 +35,7 @@ REGISTERED = {
     "models.modernbert.heads": "HeadTransform TransformedHead TransformedTableHead",
     "models.modernbert.modernbert": "ModernBert ModernBertBlock ModernBertConfig",
     "models.mpnet": "MPNet MPNetBlock MPNetConfig",
+    "models.nomic_bert": "NomicBert NomicBertBlock NomicBertConfig",
     "models.roberta": "Roberta RobertaConfig",
     "models.seq2seq_attention.recurrent_decoders": (
         "AdditiveDecoder AdditiveScore DotScore GatedRecurrentUnit LocationScore MultiplicativeDecoder "

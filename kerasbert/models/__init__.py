@@ -19,6 +19,7 @@ from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert.decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .modernbert.modernbert import ModernBert, ModernBertConfig
 from .mpnet import MPNet, MPNetConfig
+from .nomic_bert import NomicBert, NomicBertConfig
 from .roberta import Roberta, RobertaConfig
 from .seq2seq_attention.seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .t5.t5 import T5, T5Config
@@ -70,6 +71,8 @@ __all__ = [
     "ModernBertDecoderConfig",
     "MPNet",
     "MPNetConfig",
+    "NomicBert",
+    "NomicBertConfig",
     "Roberta",
     "RobertaConfig",
     "T5",

@@ -50,7 +50,7 @@ COMMON_WORDS = tuple(
     breakfast supper fish ball dress gown cart enemy
 """.split()
 )
-_SAME_TOKENS = {"ib-bert": "bert"}  # {model type: family with the same special tokens}
+_SAME_TOKENS = {"ib-bert": "bert", "nomic_bert": "bert"}  # {model type: family with the same special tokens}
 _SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
 
 

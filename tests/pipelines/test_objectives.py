@@ -54,6 +54,7 @@ SETTINGS = {
         *("model.memory_length=8", "data.reuse_length=8"),
         "held_out.batch_size=2",
     ),
+    "nomic_bert.tiny": (),
     "modernbert.tiny": ("optimizer.schedule.decay_from=2", "length=32"),
     "word_vectors.tiny": ("model.hidden_dim=8", "length=1"),
     "elmo.tiny": ("model.filters=((1,4),(2,4))", "model.hidden_dim=8", "model.cell_dim=12"),
