@@ -146,6 +146,16 @@ DIAGRAMS = {
             ),
         ),
     ),
+    "EuroBert": encoder(
+        (Text("token ids"), TOKENS),
+        pre_norm(
+            attention("Attention, grouped queries", note="rotary positions"),
+            feed_forward("Gated feed-forward (SiLU)"),
+            "RMS norm",
+        ),
+        (norm("final_norm", "RMS norm"), HIDDEN),
+        f"{MODELS}.eurobert.EuroBertBlock",
+    ),
     "GPT": encoder(embedded(TOKENS, POSITIONS, after=(), ids="token ids"), post_norm(CAUSAL), (HIDDEN,), BERT_BLOCK),
     "GPT2": encoder(
         embedded(TOKENS, POSITIONS, after=(), ids="token ids"),

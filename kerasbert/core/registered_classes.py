@@ -25,6 +25,7 @@ REGISTERED = {
     "models.distilbert": "DistilBert DistilBertBlock DistilBertConfig",
     "models.electra": "Electra ElectraConfig ReplacedTokenHead",
     "models.elmo": "CharacterEncoder DirectionsHead Elmo ElmoConfig MixHead ProjectedLstm ScalarMix",
+    "models.eurobert": ("EuroBert EuroBertBlock EuroBertConfig GroupedAttention LateClassifier VocabularyOutput"),
     "models.gpt": "GPT GPTConfig",
     "models.gpt2": "GPT2 GPT2Block GPT2Config",
     "models.mobilebert": (

@@ -98,12 +98,31 @@ def mean_tokens(x, inputs):
 
     The mean is zero for sequences that consist of padding only.
     """
+    if real_tokens(inputs) is None:
+        return ops.mean(x, axis=1)
+    weights = mean_weights(inputs)
+    if weights is None:
+        return None
+    weights = ops.cast(weights if inputs.get("sequence_ids") is not None else weights[:, None], x.dtype)
+    means = ops.einsum("bns,bsm->bnm", weights, x)
+    return means[:, 0] if inputs.get("sequence_ids") is None else means
+
+
+def mean_weights(inputs):
+    """Returns the share of each token in the mean of its sequence, which is zero for padding.
+
+    Args:
+        inputs: a batch.
+
+    Returns: float32 (b, s), or (b, n, s) for packed rows with `first_positions`. None for packed rows without
+        `first_positions`.
+    """
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     real = real_tokens(inputs)
     if real is None:
-        return ops.mean(x, axis=1)
+        real = ops.ones_like(inputs["token_ids"], "bool")
     if sequences is None:
-        members = real[:, None, :]
+        members = real
     elif first is None:
         return None
     else:
@@ -111,9 +130,7 @@ def mean_tokens(x, inputs):
         here = ops.take_along_axis(sequences, ops.maximum(first, 0), axis=1)
         members = (here[:, :, None] == sequences[:, None, :]) & real[:, None, :]
     members = ops.cast(members, "float32")
-    members = members / ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
-    means = ops.einsum("bns,bsm->bnm", ops.cast(members, x.dtype), x)
-    return means[:, 0] if sequences is None else means
+    return members / ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
 
 
 def last_tokens(x, inputs):

@@ -13,6 +13,7 @@ from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
 from .elmo import Elmo, ElmoConfig
 from .encoder_decoder import EncoderDecoderBackbone
+from .eurobert import EuroBert, EuroBertConfig
 from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
 from .mobilebert import MobileBert, MobileBertConfig
@@ -59,6 +60,8 @@ __all__ = [
     "ElectraConfig",
     "Elmo",
     "ElmoConfig",
+    "EuroBert",
+    "EuroBertConfig",
     "GPT",
     "GPT2",
     "GPT2Config",

@@ -50,7 +50,8 @@ COMMON_WORDS = tuple(
     breakfast supper fish ball dress gown cart enemy
 """.split()
 )
-_SAME_TOKENS = {"ib-bert": "bert", "nomic_bert": "bert"}  # {model type: family with the same special tokens}
+# {model type: family with the same special tokens, or with tokens of the same roles}
+_SAME_TOKENS = {"ib-bert": "bert", "nomic_bert": "bert", "eurobert": "roberta"}
 _SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
 
 

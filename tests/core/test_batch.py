@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import inspect
 import re
 
 import keras
@@ -93,7 +94,8 @@ def make(name):
     known = {field.name for field in dataclasses.fields(cls.family.config)}
     rng = np.random.default_rng(1)
     for fields in CONFIGS.get(name, [{}]):
-        backbone = cls(cls.family.config(**{key: size for key, size in SIZES.items() if key in known}, **fields))
+        config = cls.family.config(**{key: size for key, size in SIZES.items() if key in known}, **fields)
+        backbone = cls(config, **({"pooler": True} if "pooler" in inspect.signature(cls.__init__).parameters else {}))
         for variable in backbone.weights:
             variable.assign(rng.normal(0, 0.5, variable.shape))
         yield backbone

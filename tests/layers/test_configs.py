@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import json
 
 import keras
@@ -36,6 +37,8 @@ FIELDS = [
     ("DistilBert", dict(**TINY, max_length=16, sinusoidal_positions=True)),
     ("Electra", dict(**TINY, embedding_dim=8)),
     ("Elmo", dict(vocabulary_size=31, hidden_dim=6, cell_dim=8, filters=((1, 4), (2, 4)), num_layers=1)),
+    ("EuroBert", dict(**TINY, num_key_heads=1)),
+    ("EuroBert", dict(**TINY, tied_output=True)),
     ("GPT", dict(**TINY, max_length=16)),
     ("GPT2", dict(**TINY, max_length=16, scale_attention=False)),
     ("MobileBert", dict(**TINY, embedding_dim=6, bottleneck_dim=8)),
@@ -119,7 +122,9 @@ def layers():
         for cls in (Layer, Dense, Dropout):
             patch.setattr(cls, "__call__", recorded, raising=False)
         for number, (name, fields) in enumerate(FIELDS):
-            backbone = getattr(models, name)(getattr(models, f"{name}Config")(**fields))
+            cls = getattr(models, name)
+            pooler = {"pooler": True} if "pooler" in inspect.signature(cls.__init__).parameters else {}
+            backbone = cls(getattr(models, f"{name}Config")(**fields), **pooler)
             kinds = [kind for kind in backbone.family.heads if fits(backbone, kind)]
             for model in (backbone, *(call_head(backbone, kind) for kind in kinds)):
                 for layer in all_layers(model, include_self=model is not backbone):

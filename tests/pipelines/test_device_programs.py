@@ -34,9 +34,11 @@ CALLS = {
     "distilbert.tiny": cudnn(3, 1),  # two layers of the teacher
     "electra.tiny": cudnn(3),  # one layer of the generator
     "elmo.tiny": {},
+    "eurobert.tiny": flash(2),  # packed rows
     "mobilebert.tiny": cudnn(4, 2),
     "modernbert.tiny": flash(2),  # packed rows
     "mpnet.tiny": flash(2),  # the masks of two streams
+    "nomic_bert.tiny": flash(2),  # packed rows
     "seq2seq_attention.tiny": {},
     "t5.tiny_language_model": cudnn(2),
     "t5.tiny_prefix_language_model": flash(2),

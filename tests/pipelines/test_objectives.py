@@ -54,6 +54,7 @@ SETTINGS = {
         *("model.memory_length=8", "data.reuse_length=8"),
         "held_out.batch_size=2",
     ),
+    "eurobert.tiny": ("model.num_key_heads=1",),
     "nomic_bert.tiny": (),
     "modernbert.tiny": ("optimizer.schedule.decay_from=2", "length=32"),
     "word_vectors.tiny": ("model.hidden_dim=8", "length=1"),

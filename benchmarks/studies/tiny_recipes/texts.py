@@ -40,6 +40,7 @@ TEXTS = {
     "biobert": ("novels", "wordpiece", None),
     "camembert": ("french", "unigram", None),
     "distilbert": ("novels", "wordpiece", None),  # the teacher has pairs of segments
+    "eurobert": ("english", "byte_bpe", None),
     "gpt2": ("english", "byte_bpe", None),
     "mbert": ("novels in languages", "wordpiece", None),
     "mobilebert": ("novels", "wordpiece", None),
