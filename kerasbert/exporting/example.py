@@ -25,7 +25,7 @@ TEXTS = {
     "answer": ["Who sat on the mat?", "The cat sat on the mat."],
     "choose": ["The cat sat on", "the mat.", "the moon.", "the theorem."],
     "embed": ["a cat is asleep", "a kitten is asleep", "the stock market fell"],
-    "embed_tokens": ["where does the cat sleep", "a cat is asleep on the mat", "the stock market fell"],
+    "embed_tokens": ["where is the cat", "a cat is asleep on the mat", "the stock market fell"],
     "fill_mask": ["the MASK sat on the mat"],
     "score_tokens": ["the cat sat on the mat"],
     "continue_text": ["the cat sat on"],
