@@ -27,6 +27,7 @@ _IN_PEFT = "base_model.model."  # PEFT's prefix of the names of modules
 # Our class -> task type in PEFT.
 _TASKS = {
     "TextClassifier": "SEQ_CLS",
+    "Reranker": "SEQ_CLS",
     "TokenClassifier": "TOKEN_CLS",
     "QuestionAnswerer": "QUESTION_ANS",
     "CausalLM": "CAUSAL_LM",

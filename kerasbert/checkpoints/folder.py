@@ -46,14 +46,15 @@ _RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
 # The files of the modules of sentence-transformers, which are in folders of their own.
 _MODULE = re.compile(r"((query|document)_)?\d+_\w+/(config\.json|model\.safetensors)")
 
-# `model_type` of a folder of sentence-transformers or PyLate, or architecture -> class here. A cross-encoder has the
-# architecture of a classifier, which determines its class.
+# `model_type` of a folder of sentence-transformers or PyLate, or architecture -> class here.
 _CLASSES = {
-    "CrossEncoder": None,
+    "CrossEncoder": "Reranker",
     "MultiVectorEncoder": "MultiVectorEmbedder",
     "ColBERT": "MultiVectorEmbedder",
     "HF_ColBERT": "MultiVectorEmbedder",
 }
+# Keys in the config of a cross-encoder, in the layouts before version 6 of sentence-transformers.
+_OF_CROSS_ENCODERS = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 logger = logging.getLogger(__name__)
 
@@ -324,6 +325,8 @@ class ModelFolder(os.PathLike):
             return "TextEmbedder"
         if not (self.path / "config.json").is_file():
             return None
+        if any(self._config_file.get(key) is not None for key in _OF_CROSS_ENCODERS):
+            return "Reranker"
         return _CLASSES.get((self.config.get("architectures") or [None])[0])
 
 

@@ -29,9 +29,9 @@ from .weight_checks import check_sizes
 def load(path: str | PathLike, **arguments: Any) -> Any:
     """Loads the model in a folder. Its files determine the class of the model.
 
-    The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder with `modules.json` is
-    loaded as a `TextEmbedder` (sentence-transformers), unless it is that of a cross-encoder, and a folder with
-    `generator/` and `discriminator/` as a `ReplacedTokenDetection`.
+    The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder of
+    sentence-transformers is loaded as a `TextEmbedder`, or as a `Reranker` if it is that of a cross-encoder, and a
+    folder with `generator/` and `discriminator/` as a `ReplacedTokenDetection`.
 
     Args:
         path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package; or a `ModelFolder`,

@@ -76,6 +76,7 @@ REGISTERED = {
     "tasks.multiple_choice": "MultipleChoice",
     "tasks.poolings": "Pooling",
     "tasks.question_answerer": "QuestionAnswerer",
+    "tasks.reranker": "Reranker",
     "tasks.text_classifier": "TextClassifier",
     "tasks.text_embedder": "TextEmbedder",
     "tasks.token_classifier": "TokenAccuracy TokenClassifier",

@@ -13,6 +13,7 @@ from ..tasks import (
     MultipleChoice,
     MultiVectorEmbedder,
     QuestionAnswerer,
+    Reranker,
     TextClassifier,
     TextEmbedder,
     TokenClassifier,
@@ -22,6 +23,7 @@ from .inputs import OUR_NAMES
 # Class -> (what the program does, {output: its axes}), for the classes that can be exported. Subclasses come first.
 KINDS = {
     TextClassifier: ("classify", {"logits": ("batch", "labels")}),
+    Reranker: ("score", {"logits": ("batch", "labels")}),
     TokenClassifier: ("tag", {"logits": ("batch", "length", "labels")}),
     QuestionAnswerer: ("answer", {"start": ("batch", "length"), "end": ("batch", "length")}),
     MultipleChoice: ("choose", {"logits": ("batch", "choices")}),

@@ -247,15 +247,16 @@ class Backbone(Shared, Quantizable, keras.Model):
         x = outputs["sequence_output"]
         return outputs, x if positions is None else gather_positions(x, positions)
 
-    def summarize(self, inputs):
+    def summarize(self, inputs, training=None):
         """Calls the backbone on behalf of a head that reads only the first position of each sequence.
 
         Where the family supports it, the last block computes no other positions.
         """
+        options = {} if training is None else {"training": training}  # None would hide the mode of the outer call
         if not self.has_output_positions:
-            return self(inputs)
+            return self(inputs, **options)
         first = keras.ops.cast(keras.ops.zeros_like(inputs["token_ids"][:, :1]), "int32")
-        return self(inputs, output_positions=first)
+        return self(inputs, output_positions=first, **options)
 
     @property
     def token_table(self):

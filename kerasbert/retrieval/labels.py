@@ -97,8 +97,40 @@ def _read_guides(y, rows, columns, loss):
     return y
 
 
-# {kind of labels: function of (y, number of examples, number of texts, loss) that returns an array}. The docstrings
-# complete the error about missing labels.
+def _read_probabilities(y, rows, columns, loss):
+    """one number from 0 to 1 per pair"""
+    y = _numbers(y, rows, loss, [(rows,)])
+    wrong = y[(y < 0) | (y > 1)]
+    if len(wrong):
+        raise ValueError(f"The labels of {loss.name} must lie between 0 and 1. Received: {wrong[0]}.")
+    return y
+
+
+def _read_values(y, rows, columns, loss):
+    """one number per pair"""
+    return _numbers(y, rows, loss, [(rows,)])
+
+
+def _read_relevance(y, rows, columns, loss):
+    """per query a list of numbers, one for each of its documents"""
+    y = list(y)
+    if len(y) != rows:
+        raise ValueError(f"{loss.name} needs a list of labels for each of the {rows} queries. Received: {len(y)}.")
+    found = np.zeros((rows, max(columns)), "float32")
+    for number, (labels, count) in enumerate(zip(y, columns, strict=True)):
+        if np.shape(labels) != (count,):
+            received = f"{len(labels)} labels" if hasattr(labels, "__len__") else f"{labels!r:.40}"
+            raise ValueError(
+                f"{loss.name} needs a list with one label for each document of a query. Received: {received} for "
+                f"{count} documents, in example {number}."
+            )
+        found[number, :count] = _numbers(labels, count, loss, [(count,)])
+    return found
+
+
+# {kind of labels: function of (y, number of examples, number of texts, loss) that returns an array}. For "relevance",
+# the number of texts is a list: the number of documents of each query. The docstrings complete the error about missing
+# labels.
 READERS = {
     "numbers": _read_numbers,
     "scores": _read_scores,
@@ -109,7 +141,12 @@ READERS = {
     "teacher_scores": _read_teacher_scores,
     "vectors": _read_vectors,
     "guides": _read_guides,
+    "probabilities": _read_probabilities,
+    "values": _read_values,
+    "relevance": _read_relevance,
 }
+# The kinds of labels of scores from which nothing is learned if all are equal.
+COMPARED = ("probabilities", "values", "classes", "relevance")
 
 
 def check_texts(loss, texts, batch_size):
@@ -123,3 +160,16 @@ def check_texts(loss, texts, batch_size):
         )
     if len(set(map(tuple, texts))) == 1:
         raise ValueError(f"{loss.name} compares the examples of a batch. Received: {len(texts)} equal examples.")
+
+
+def check_differences(loss, labels, counts=None):
+    """Raises a ValueError if all labels are equal, or for lists, those of every query.
+
+    Args:
+        labels: numbers (n,), or for lists (n, most).
+        counts: the number of documents of each query.
+    """
+    rows = [labels] if counts is None else [row[:count] for row, count in zip(labels, counts, strict=True)]
+    if max(map(len, rows)) > 1 and all(np.ptp(row) == 0 for row in rows):
+        what = "examples" if counts is None else "documents of a query"
+        raise ValueError(f"{loss.name} learns from {what} with different labels. Received: {rows[0][0]} for all.")

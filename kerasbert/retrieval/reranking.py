@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -9,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from .distillation import MarginMSE
+from .labels import COMPARED, check_differences
 from .loss import Loss, Step, check_choice
 from .similarity import HIDDEN
 
@@ -26,6 +28,7 @@ class ScoreLoss(Loss):
     """
 
     is_list: ClassVar[bool] = False  # whether an example is a query with a list of documents
+    of_classes: ClassVar[bool] = False  # whether a pair has a score for each class, rather than one
 
     def __call__(self, scores, labels=None, weights=None, **step):
         scores = ops.cast(scores, "float32")
@@ -36,6 +39,16 @@ class ScoreLoss(Loss):
             weights = ops.broadcast_to(weights[:, None], ops.shape(scores))
         labels = None if labels is None else ops.convert_to_tensor(labels)
         return self.call(scores, labels, Step(weights, **step))
+
+    def check_labels(self, labels: np.ndarray | None, counts: Sequence[int] | None = None) -> None:
+        """Raises a ValueError if labels differ nowhere, so that nothing but a constant can be learned from them.
+
+        Args:
+            labels: the result of `read_labels`.
+            counts: the number of documents of each query, if the labels are those of lists.
+        """
+        if self.targets in COMPARED:
+            check_differences(self, labels, counts)
 
 
 # === Single pairs ===
@@ -51,6 +64,8 @@ class BinaryCrossEntropy(ScoreLoss):
 
     positive_weight: float = 1.0
 
+    max_texts, targets = 2, "probabilities"
+
     def call(self, scores, labels, step):
         labels, scores = ops.cast(labels, "float32"), ops.reshape(scores, (-1,))
         near, far = ops.log_sigmoid(scores), ops.log_sigmoid(-scores)
@@ -61,6 +76,9 @@ class BinaryCrossEntropy(ScoreLoss):
 class CrossEntropy(ScoreLoss):
     """-mean_i log softmax(s_i)[y_i], for scores of classes, (b, n), and class numbers y."""
 
+    max_texts, targets = 2, "classes"
+    of_classes = True
+
     def call(self, scores, labels, step):
         return step.mean(keras.losses.sparse_categorical_crossentropy(labels, scores, from_logits=True))
 
@@ -69,6 +87,8 @@ class CrossEntropy(ScoreLoss):
 class MeanSquaredError(ScoreLoss):
     """mean_i (s_i - y_i)^2, such as for the logits of another cross-encoder."""
 
+    max_texts, targets = 2, "values"
+
     def call(self, scores, labels, step):
         return step.mean(ops.square(ops.reshape(scores, (-1,)) - ops.cast(labels, "float32")))
 
@@ -76,6 +96,8 @@ class MeanSquaredError(ScoreLoss):
 @dataclasses.dataclass(frozen=True)
 class ScoreMarginMSE(ScoreLoss):
     """`MarginMSE` for scores (b, 1 + k) of the positive and the negatives (Hofstätter et al. 2020, 2010.02666)."""
+
+    min_texts, targets = 3, "margins"
 
     def call(self, scores, labels, step):
         return MarginMSE.of_scores(scores, labels, step)
@@ -109,7 +131,10 @@ class SampledNegatives(ScoreLoss):
         super().__post_init__()
         check_choice(self, "activation", ACTIVATIONS)
 
-    def documents(self, rows: int, columns: int, seed: int | None = None) -> np.ndarray:
+    def needs_rows(self, columns):
+        return columns == 2  # a positive alone
+
+    def documents(self, rows: int, columns: int, seed: int | Sequence[int] | None = None) -> np.ndarray:
         """Returns the numbers of the documents that each query is scored with.
 
         Document j of row i has the number j * rows + i. For 2 rows of a positive and a negative:
@@ -153,7 +178,7 @@ class ListNet(ScoreLoss):
     Paper: Cao et al. 2007.
     """
 
-    is_list = True
+    is_list, targets = True, "relevance"
 
     def call(self, scores, labels, step):
         labels, scores = (ops.where(step.real, ops.cast(x, "float32"), HIDDEN) for x in (labels, scores))
@@ -168,12 +193,21 @@ class ListMLE(ScoreLoss):
         -mean_q sum_i w_i [ s_i - logsumexp(s_i, ..., s_n) ]
 
     Args:
-        keep_order: whether the documents are given in the right order, rather than sorted by their labels.
+        keep_order: whether the documents are given in the right order, rather than sorted by their labels. The labels
+            are then not needed.
     """
 
     keep_order: bool = True
 
-    is_list = True
+    is_list, targets = True, "relevance"
+
+    def read_labels(self, y, rows, columns):
+        unneeded = y is None and self.keep_order
+        return super().read_labels([[0.0] * count for count in columns] if unneeded else y, rows, columns)
+
+    def check_labels(self, labels, counts=None):
+        if not self.keep_order:
+            super().check_labels(labels, counts)
 
     def ranks_weights(self, rank, count):
         """The weights w_i: ranks 1, 2, ... (b, n), and the number of documents (b, 1)."""
@@ -228,7 +262,7 @@ class LambdaLoss(ScoreLoss):
     log: str = "binary"
     mu: float = 10.0
 
-    is_list = True
+    is_list, targets = True, "relevance"
 
     def __post_init__(self):
         super().__post_init__()
@@ -289,7 +323,7 @@ class ADRMSE(ScoreLoss):
 
     alpha: float = 1.0
 
-    is_list = True
+    is_list, targets = True, "relevance"
 
     def call(self, scores, labels, step):
         labels, real = ops.cast(labels, "float32"), step.real

@@ -7,6 +7,7 @@ from .multi_vector_embedder import MultiVectorEmbedder
 from .multiple_choice import MultipleChoice
 from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
+from .reranker import Reranker
 from .task import Task
 from .text_classifier import TextClassifier
 from .text_embedder import TextEmbedder
@@ -26,6 +27,7 @@ __all__ = [
     "Prompts",
     "QueryExpansion",
     "QuestionAnswerer",
+    "Reranker",
     "Task",
     "TextClassifier",
     "TextEmbedder",

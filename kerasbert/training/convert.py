@@ -104,7 +104,11 @@ class UserData(TrainingMode):
             f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
         )
 
-    def _converted(self, batch):
+    def batches_for_prediction(self, x, batch_size):
+        """Returns the `Batches` of texts or arrays, in order."""
+        return self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
+
+    def _converted(self, batch, for_prediction=False):
         """Converts a batch of a dataset to a tuple of arrays (x, y, sample_weight), without items that are None.
 
         Texts are encoded, and the arrays are checked.
@@ -112,7 +116,10 @@ class UserData(TrainingMode):
         x, y, sample_weight = unpacked(batch)
         if is_text(x):
             x, y, sample_weight = self.data_of(x, y, sample_weight)
-            steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
+            if for_prediction:
+                steps = self.batches_for_prediction(x, len(x))
+            else:
+                steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
             if len(steps) != 1:
                 raise ValueError(
                     "Texts of a dataset are encoded batch by batch, with one row per text. Received: texts that make "
@@ -126,7 +133,7 @@ class UserData(TrainingMode):
 
     def _converted_inputs(self, batch):
         """Converts a batch of a dataset to a tuple that holds only the inputs."""
-        return self._converted(self.inputs_among(*unpacked(batch)))[:1]
+        return self._converted(self.inputs_among(*unpacked(batch)), for_prediction=True)[:1]
 
 
 def _values_of_each(part, what):

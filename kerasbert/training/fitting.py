@@ -221,7 +221,7 @@ class Fitting(UserData, Programs):
                 smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
                 batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()
             if is_text(x):
-                x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
+                x = self.batches_for_prediction(x, batch_size)
             if isinstance(x, BucketedBatches):
                 predict = super().predict
                 return single(predict_by_width(self, x, lambda part: predict(self._feed(part), **kwargs)))

@@ -101,10 +101,6 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     predict.__doc__ = Fitting.predict.__doc__
 
-    def batches_for_prediction(self, x, batch_size):
-        """Returns the `Batches` of texts or arrays, in order."""
-        return self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
-
     # === What is trained ===
 
     def trained_parts(self):

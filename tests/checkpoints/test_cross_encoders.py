@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers' CrossEncoder are classifiers of pairs."""
+"""Classifiers of pairs are read by sentence-transformers' CrossEncoder, whose folders are those of rerankers."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 import kerasbert
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
-from kerasbert.tasks import TextClassifier
+from kerasbert.tasks import Reranker, TextClassifier
 from tests.models.reference import randomize
 
 pytestmark = pytest.mark.one_backend
@@ -20,7 +20,7 @@ SIZES = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=20, max_
 @pytest.mark.parametrize(
     ("options", "labels"), [({"problem": "score"}, ["score"]), ({"labels": ["a", "b", "c"]}, None)]
 )
-def test_load_finds_the_classifier_and_its_scores(options, labels, tmp_path):
+def test_a_classifier_becomes_a_cross_encoder_and_a_reranker(options, labels, tmp_path):
     from sentence_transformers import CrossEncoder
     from torch import nn
 
@@ -32,10 +32,12 @@ def test_load_finds_the_classifier_and_its_scores(options, labels, tmp_path):
     names = {path.name for path in (tmp_path / "theirs").iterdir()}
     assert "modules.json" in names and "kerasbert.json" not in names
     loaded = kerasbert.load(tmp_path / "theirs")
-    assert type(loaded) is TextClassifier and loaded.problem == ours.problem
-    assert loaded.labels == (labels or ours.labels)
+    assert type(loaded) is Reranker and loaded.labels == (labels or ours.labels)
+    np.testing.assert_allclose(loaded.score(PAIRS), theirs.predict(PAIRS), atol=1e-5)
+    again = TextClassifier.from_preset(tmp_path / "theirs")
+    assert again.problem == ours.problem
     expected = theirs.predict(PAIRS, activation_fn=nn.Identity())
-    np.testing.assert_allclose(loaded.predict(PAIRS, verbose=0).reshape(expected.shape), expected, atol=1e-5)
+    np.testing.assert_allclose(again.predict(PAIRS, verbose=0).reshape(expected.shape), expected, atol=1e-5)
 
 
 def test_other_folders_with_a_transformer_alone_are_refused(tmp_path):
@@ -45,5 +47,5 @@ def test_other_folders_with_a_transformer_alone_are_refused(tmp_path):
     (tmp_path / "modules.json").write_text(
         json.dumps([{"path": "", "type": "sentence_transformers.models.Transformer"}])
     )
-    with pytest.raises(ValueError, match="must have a Transformer module, a Pooling module"):
+    with pytest.raises(ValueError, match="The modules after the encoder must be one Pooling"):
         kerasbert.load(tmp_path)

@@ -42,6 +42,7 @@ MODELS = {
             )
         )
     ),
+    "Reranker": lambda: tasks.Reranker(bert()),
     "TextClassifier": lambda: tasks.TextClassifier(bert(), labels=2),
     "TokenClassifier": lambda: tasks.TokenClassifier(bert(), labels=["O", "B-X", "I-X"]),
     "QuestionAnswerer": lambda: tasks.QuestionAnswerer(bert()),

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..corpus.packing import truncation
 from ..tokenizers.tokenizer import Tokenizer
 
 
@@ -17,8 +16,7 @@ def encode_texts(
 ) -> dict[str, np.ndarray]:
     """Encodes texts as model inputs, with special tokens, segments and padding from the tokenizer's template.
 
-    Single texts that are too long are truncated at the end. Pairs are truncated at the end of the longer text (the
-    second on a tie).
+    Single texts that are too long are truncated at the end, and pairs as `kept_lengths` says.
 
     BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
 
@@ -48,6 +46,23 @@ def encode_texts(
         rows = [_shortened(row, max_length, info["pair" if len(row) == 2 else "single"]) for row in rows]
     rows = [never_empty(info, row) for row in rows]
     return fill_rows(info, rows, pad_to, segments=any(segment for _, segment in info["pair"]))
+
+
+def kept_lengths(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Number of tokens of A and B that are kept in a pair: the end of the longer text is dropped, and then of both.
+
+    An odd token is kept in the text that was longer, or in B on a tie, as in the fast tokenizers of transformers.
+
+    lengths 5 and 9, max_tokens 8 -> 4 and 4; 9 and 9, max_tokens 7 -> 3 and 4
+
+    Args:
+        length_a, length_b: int arrays of the same shape.
+        max_tokens: maximum number of tokens of both together.
+    """
+    total = np.minimum(length_a + length_b, max_tokens)
+    shorter = np.minimum(np.minimum(length_a, length_b), np.where(length_a + length_b > max_tokens, total // 2, total))
+    kept_a = np.where(length_a <= length_b, shorter, total - shorter)
+    return kept_a, total - kept_a
 
 
 def never_empty(info: dict, row: tuple) -> tuple:
@@ -120,5 +135,5 @@ def _shortened(row: tuple, max_length: int, template: Sequence) -> tuple:
         )
     if len(row) == 1:
         return (row[0][:budget],)
-    drops = truncation(*(np.array(len(part)) for part in row), budget)
-    return tuple(part[: len(part) - int(drop)] for part, drop in zip(row, drops, strict=True))
+    kept = kept_lengths(np.array(len(row[0])), np.array(len(row[1])), budget)
+    return tuple(part[: int(length)] for part, length in zip(row, kept, strict=True))
