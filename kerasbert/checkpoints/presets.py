@@ -150,7 +150,8 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         arguments, options = folder.own_arguments(cls), folder.backbone_arguments(family)
         tokenizer = settings["tokenizer"] if "tokenizer" in settings else folder.tokenizer()
         weights = folder.open_weights(family.family) if load_weights and not export else None
-        apart = cls.read_apart(outer) if weights is not None and not weights.holds_all else None
+        has_apart = cls.KEPT_APART and weights is not None and not weights.holds_all
+        apart = cls.read_apart(outer) if has_apart else None
         if export:
             _check_fixed(folder, arguments, overrides)
         engine = ENGINES["onnx"].open(folder.path, folder.saved, cls) if export else None
@@ -169,8 +170,8 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         model = cls(backbone, **settings)
     if weights is not None:
         huggingface.load_weights(model, weights, allow_nan)
-        if not weights.holds_all:
-            model.fill_apart(apart, allow_nan)
+    if has_apart:
+        model.fill_apart(apart, allow_nan)
     if engine is not None:
         model.engine, backbone.has_weights = engine, False
     return model
