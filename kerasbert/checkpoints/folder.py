@@ -26,7 +26,7 @@ from ..data.text.json_files import check_types, closest, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..data.tokenizers.writing import TOKENIZER_FILES
-from . import huggingface, keras_hub, quantized
+from . import huggingface, keras_hub, quantized, static_tables
 from .arguments import check_arguments, parameters_of
 from .config_checks import check_config_file
 from .hub import download
@@ -52,6 +52,7 @@ _CLASSES = {
     "MultiVectorEncoder": "MultiVectorEmbedder",
     "ColBERT": "MultiVectorEmbedder",
     "HF_ColBERT": "MultiVectorEmbedder",
+    "SparseEncoder": "SparseEmbedder",
 }
 # Keys in the config of a cross-encoder, in the layouts before version 6 of sentence-transformers.
 _OF_CROSS_ENCODERS = ("sentence_transformers", "sbert_ce_default_activation_function")
@@ -280,7 +281,8 @@ class ModelFolder(os.PathLike):
             return quantized.QuantizedWeights(family, self.path, self.saved["quantization"])
         if keras_hub.is_preset(self._config_file):
             return huggingface.StoredWeights(family, keras_hub.PresetFiles(self.path, self._config_file))
-        return huggingface.StoredWeights(family, TensorFiles(self.path))
+        files = static_tables.TableFiles if static_tables.is_table(self.path) else TensorFiles
+        return huggingface.StoredWeights(family, files(self.path))
 
     @property
     def is_of_sentence_transformers(self):
@@ -297,6 +299,8 @@ class ModelFolder(os.PathLike):
     @functools.cached_property
     def _config_file(self):
         path = self.path / "config.json"
+        if static_tables.is_table(self.path):
+            return static_tables.config(self.path)
         if not path.is_file():
             run = self.path / "model"
             inside = f" Use {run}." if (run / "config.json").is_file() else ""
@@ -322,7 +326,7 @@ class ModelFolder(os.PathLike):
         if model_type in _CLASSES:
             return _CLASSES[model_type]
         if (self.path / "modules.json").exists():
-            return "TextEmbedder"
+            return "StaticEmbedder" if static_tables.is_static(self.path) else "TextEmbedder"
         if not (self.path / "config.json").is_file():
             return None
         if any(self._config_file.get(key) is not None for key in _OF_CROSS_ENCODERS):

@@ -77,6 +77,8 @@ REGISTERED = {
     "tasks.poolings": "Pooling",
     "tasks.question_answerer": "QuestionAnswerer",
     "tasks.reranker": "Reranker",
+    "tasks.sparse_embedder": "SparseEmbedder TokenWeights",
+    "tasks.static_embedder": "StaticEmbedder",
     "tasks.text_classifier": "TextClassifier",
     "tasks.text_embedder": "TextEmbedder",
     "tasks.token_classifier": "TokenAccuracy TokenClassifier",

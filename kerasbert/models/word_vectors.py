@@ -220,7 +220,7 @@ HUGGINGFACE_CLASSES = {name: name for name in ("SkipGram", "TextClassifier", "To
 }
 
 HUGGINGFACE_NAMES = {
-    "token_embedding": "token_embedding",
+    "token_embedding": "embedding",  # as sentence-transformers names the table of a static embedding
     "skip_gram/contexts": "skip_gram.contexts",
     "classifier/dense": "classifier",
     "tagger/dense": "tagger",

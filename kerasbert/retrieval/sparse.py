@@ -37,12 +37,16 @@ def splade_pooling(logits: Any, mask: Any = None, strategy: str = "max", activat
             f"`strategy` must be one of {', '.join(STRATEGIES)}, and `activation` one of {', '.join(ACTIVATIONS)}. "
             f"Received: {strategy!r} and {activation!r}."
         )
-    weights = ops.log1p(ops.relu(ops.cast(logits, "float32")))
-    if activation == "log1p_relu":
-        weights = ops.log1p(weights)
+    weights = activated(ops.cast(logits, "float32"), activation)
     if mask is not None:
         weights = ops.where(ops.cast(mask, "bool")[:, :, None], weights, 0.0)
     return STRATEGIES[strategy](weights, axis=1)
+
+
+def activated(logits: Any, activation: str = "relu") -> Any:
+    """log(1 + relu(logits)); the logarithm is applied twice for the activation "log1p_relu"."""
+    weights = ops.log1p(ops.relu(logits))
+    return ops.log1p(weights) if activation == "log1p_relu" else weights
 
 
 def flops(vectors: Any, weights: Any = None, threshold: int | None = None) -> Any:

@@ -8,6 +8,8 @@ from .multiple_choice import MultipleChoice
 from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
 from .reranker import Reranker
+from .sparse_embedder import QueryWeights, SparseEmbedder
+from .static_embedder import StaticEmbedder
 from .task import Task
 from .text_classifier import TextClassifier
 from .text_embedder import TextEmbedder
@@ -26,8 +28,11 @@ __all__ = [
     "Normalize",
     "Prompts",
     "QueryExpansion",
+    "QueryWeights",
     "QuestionAnswerer",
     "Reranker",
+    "SparseEmbedder",
+    "StaticEmbedder",
     "Task",
     "TextClassifier",
     "TextEmbedder",

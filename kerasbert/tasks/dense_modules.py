@@ -77,6 +77,19 @@ def read_chain(model: Model) -> Chain:
     return Chain([*before, *names, *(after[:-1] if normalize else after)], normalize, pools_prompts)
 
 
+def read_layers(model: Model) -> tuple[list[VectorLayer], bool]:
+    """Converts the modules after a static embedding. Returns (layers, whether there is a `Normalize` at the end)."""
+    first, *modules = model.modules
+    if first.kind != "StaticEmbedding" or any(
+        module.kind not in MODULE_SETTINGS or module.kind == "Pooling" for module in modules
+    ):
+        kinds = ", ".join(kind for kind in MODULE_SETTINGS if kind != "Pooling")
+        raise refuse(model.folder, model.modules, f"The modules must be a StaticEmbedding, and then any of {kinds}.")
+    layers = [layer_of(module, OF_VECTORS) for module in modules]
+    normalize = layers[-1:] == [Normalize()]
+    return layers[:-1] if normalize else layers, normalize
+
+
 def _poolings(module):
     """Returns (names of the poolings, whether prompts are pooled) of a Pooling module."""
     settings = module.settings(MODULE_SETTINGS["Pooling"])
@@ -124,7 +137,7 @@ def layer_of(module: Module, place: str, default: str = OF_VECTORS) -> VectorLay
 def read_weights_of(folder: Path) -> list[tuple[VectorLayer, Path, dict[str, np.ndarray]]]:
     """Reads the weights of the modules after the encoder: (record, folder, {name: array}) of each that has any."""
     model, found = read_model(folder), []
-    at = model.kinds.index("Pooling")
+    at = model.kinds.index("Pooling") if "Pooling" in model.kinds else 0  # a static embedding is pooled
     for i, module in enumerate(model.modules):
         if module.kind in ("Dense", "LayerNorm"):
             tensors = read_tensors(module.path)
@@ -168,7 +181,7 @@ def with_weights(model: Any) -> list[keras.layers.Layer]:
 # === Writing ===
 
 
-def write(model: Any, folder: Path, first: list[tuple[str, str]]) -> None:
+def write(model: Any, folder: Path, first: list[tuple[str, str]], pools: bool = True) -> None:
     """Writes `modules.json` and the folders of the modules after the first ones.
 
     The types are those of the first versions, which versions 2 to 6 read. Settings that only later versions know are
@@ -178,10 +191,11 @@ def write(model: Any, folder: Path, first: list[tuple[str, str]]) -> None:
         model: a `TextEmbedder`.
         folder: the folder of the model.
         first: (type, name of the folder) of the modules before.
+        pools: whether there is a Pooling module.
     """
     width, rows = model.encoder_width, list(first)
     parts = [(record, OF_TOKENS) for record in model.records[0]]
-    parts += [(None, OF_VECTORS), *((record, OF_VECTORS) for record in model.records[1])]
+    parts += [*([(None, OF_VECTORS)] if pools else []), *((record, OF_VECTORS) for record in model.records[1])]
     layers = iter(with_weights(model))
     for record, place in parts:
         kind = "Pooling" if record is None else type(record).__name__
