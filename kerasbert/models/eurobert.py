@@ -52,7 +52,7 @@ class EuroBertConfig(Config):
     pad_id: int | None = 128_001
     bos_id: int | None = 128_000
     eos_id: int | None = 128_001
-    mask_id: int | None = 128_002
+    mask_id: int | None = 128_002  # the token "<|mask|>"
     model_type: str = "eurobert"
     POOLINGS: ClassVar = ("bos", "mean", "late")
 
