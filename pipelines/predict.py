@@ -18,7 +18,16 @@ import kerasbert
 from kerasbert.data.text.files import text_written_whole
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection, Seq2SeqLM
 from kerasbert.objectives.next_token import NextToken
-from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from kerasbert.tasks import (
+    MultipleChoice,
+    MultiVectorEmbedder,
+    QuestionAnswerer,
+    Reranker,
+    SparseEmbedder,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+)
 
 from .command_line.command import Command
 from .reading.inputs import Input, read_inputs
@@ -30,7 +39,8 @@ from .runs.task_options import Files, Generation
 # {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {
     TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
-    MaskedLM: "pairs", Discriminator: "texts", TextEmbedder: "texts", Seq2SeqLM: "sources", NextToken: "texts",
+    Reranker: "pairs", MaskedLM: "pairs", Discriminator: "texts", Seq2SeqLM: "sources", NextToken: "texts",
+    TextEmbedder: "texts", SparseEmbedder: "texts", MultiVectorEmbedder: "texts",
 }  # fmt: skip
 
 
@@ -160,6 +170,10 @@ def answerer(
         answers = model.generate([prefix + text for text in texts], batch_size=batch_size, **writing)
         return [{"text": text} for text in answers]
 
+    def token_weights(texts):
+        found = model.decode(model.embed(texts, batch_size=batch_size), top_k=top)
+        return [{"weights": [{"token": token, "weight": weight} for token, weight in row]} for row in found]
+
     functions = {
         MaskedLM: lambda texts: [{"masks": masks} for masks in model.fill_mask(texts, top_k=top)],
         Discriminator: lambda texts: [{"tokens": tokens} for tokens in model.score_tokens(texts)],
@@ -168,6 +182,9 @@ def answerer(
         QuestionAnswerer: best,
         MultipleChoice: lambda examples: model.choose(examples, batch_size=batch_size),
         TextEmbedder: lambda texts: [{"vector": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
+        SparseEmbedder: token_weights,
+        MultiVectorEmbedder: lambda texts: [{"vectors": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
+        Reranker: lambda pairs: [{"score": score} for score in model.score(pairs, batch_size=batch_size).tolist()],
         NextToken: written,
     }
     return next(function for cls, function in functions.items() if isinstance(model, cls))

@@ -120,6 +120,10 @@ class Embedder(Task):
         """
         raise NotImplementedError
 
+    def outputs_of_backbone(self, inputs, training, **options):
+        """Calls the backbone. Without `training`, it has the mode of the outer call, which an explicit False hides."""
+        return self.backbone(inputs, **({"training": True} if training else {}), **options)
+
     def columns(self, vectors, x):
         """The columns that the objective reads, for vectors (b, c, ...) of a batch x."""
         return [vectors[:, i] for i in range(vectors.shape[1])]

@@ -164,7 +164,7 @@ class MultiVectorEmbedder(Embedder):
             # RoBERTa counts the added tokens, too: all that are not the padding token.
             real = ops.cast(inputs["token_ids"] != self.backbone.config.pad_id, "int32")
             inputs = {**inputs, "position_ids": ops.cumsum(real, axis=-1) * real - 1}
-        x = self.backbone(inputs, training=training)["sequence_output"]
+        x = self.outputs_of_backbone(inputs, training)["sequence_output"]
         self._encoder_width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
         return ops.cast(self.projection(x), "float32")
 

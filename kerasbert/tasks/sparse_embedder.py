@@ -162,7 +162,8 @@ class SparseEmbedder(Embedder):
         return ops.concatenate([query, super().call(documents, training=training)], axis=1)
 
     def vectors_of_rows(self, rows, training=False):
-        _, x = self.backbone.predict_from(self.inputs_of_backbone(rows))
+        options = self.backbone.prediction_arguments
+        x = self.outputs_of_backbone(self.inputs_of_backbone(rows), training, **options)["sequence_output"]
         real = real_tokens(rows)
         if training or not all(type(size) is int for size in x.shape[:2]):  # traced for an export, or unknown
             vectors = self._pooled(x, real)

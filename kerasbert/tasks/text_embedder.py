@@ -118,8 +118,8 @@ class TextEmbedder(Embedder):
     def vectors_of_rows(self, rows, training=False):
         inputs = self.inputs_of_backbone(rows)
         if not training or not self.reads_layers:
-            return self._pooled_output(self.backbone(inputs, training=training), rows)
-        outputs = self.backbone(inputs, hidden_states=True, training=True)
+            return self._pooled_output(self.outputs_of_backbone(inputs, training), rows)
+        outputs = self.outputs_of_backbone(inputs, training, hidden_states=True)
         states = [*outputs["hidden_states"][:-1], outputs["sequence_output"]]
         return ops.stack([self._pooled_output({"sequence_output": state}, rows) for state in states], axis=1)
 

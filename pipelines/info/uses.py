@@ -7,7 +7,7 @@ from kerasbert.objectives import Discriminator, MaskedLM, PermutationLM, Replace
 from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
-METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "generate")
+METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "rank", "generate")
 # {kind of head: kinds of tasks of `finetune` that use it}
 FINETUNED = {
     "classifier": ("classes", "labels", "score"),
