@@ -5,6 +5,7 @@ import logging
 import tempfile
 import unittest.mock
 import warnings
+from typing import Any
 
 import keras
 
@@ -121,7 +122,9 @@ def write_onnx(model, function, inputs, outputs, path, opset):
 
     examples = tuple(torch.from_numpy(example) for example, _ in inputs.values())
     shapes = tuple({i: axis for i, axis in enumerate(axes) if axis is not None} for _, axes in inputs.values())
-    options = dict(input_names=names, output_names=list(outputs), dynamic_shapes=(shapes,), opset_version=opset)
+    options: dict[str, Any] = dict(
+        input_names=names, output_names=list(outputs), dynamic_shapes=(shapes,), opset_version=opset
+    )
     options["custom_translation_table"] = {
         torch.ops.aten.squeeze.dim: _squeezed,
         torch.ops.aten.sym_stride.int: _stride,

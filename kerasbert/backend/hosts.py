@@ -7,6 +7,7 @@ import os
 import random
 import socket
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -55,7 +56,9 @@ def connect():
                 "host:port of the first one, and KERAS_DISTRIBUTION_PROCESS_ID. Received: not all of them. Set all."
             )
         first = addresses.split(",")[0]
-        given = dict(coordinator_address=first, num_processes=launched_processes(), process_id=int(index))
+        given: dict[str, Any] = dict(
+            coordinator_address=first, num_processes=launched_processes(), process_id=int(index)
+        )
     # `training.StopRequest` handles SIGTERM; the service of JAX would only note it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(**given)

@@ -4,6 +4,7 @@ import glob
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 # Formats of weights in the order of preference: a file, or an index with the files that it names.
 _WEIGHTS = (
@@ -59,7 +60,7 @@ def download(repository, revision=None, token=None):
         token: access token.
     """
     hub = huggingface_hub()
-    options = dict(revision=revision, token=token)
+    options: dict[str, Any] = dict(revision=revision, token=token)
     try:
         files = hub.HfApi().model_info(repository, **options).siblings
     except hub.errors.HfHubHTTPError:

@@ -113,7 +113,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         **overrides: as there, and `allow_nan` and `allow_mixed` as in `load_backbone`.
     """
     allow_nan, allow_mixed = (overrides.pop(name, False) for name in ("allow_nan", "allow_mixed"))
-    where = dict(revision=revision, token=token, reads_discriminators=cls.reads_discriminators)
+    where: dict[str, Any] = dict(revision=revision, token=token, reads_discriminators=cls.reads_discriminators)
     if engine is not None:
         _check_engine(engine, path, load_weights, dtype)
         with opened_model(path, allow_mixed=True, **where) as folder:

@@ -4,6 +4,8 @@ Letters in shapes and einsums of the whole package: b batch, s sequence, q query
 dimension, f feed-forward dimension, v vocabulary, r relative positions.
 """
 
+from typing import Any
+
 from keras import ops
 
 from ..backend import kernels
@@ -154,7 +156,7 @@ class MultiHeadAttention(ProjectedAttention):
                 f"num_heads={num_heads}. Use {lower or num_heads} or {lower + num_heads}."
             )
         self.num_heads, self.scale = num_heads, scale
-        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.query = Dense(hidden_dim, name="query", **dense)
         self.key = Dense(hidden_dim, name="key", **dense)
         self.value = Dense(hidden_dim, name="value", **dense)

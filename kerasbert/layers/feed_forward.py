@@ -1,5 +1,7 @@
 """The position-wise feed-forward network, and the activation functions that Hugging Face configs name."""
 
+from typing import Any
+
 import keras
 
 from ..backend.gradients import keeping_input
@@ -80,7 +82,7 @@ class FeedForward(Composite):
     ):
         super().__init__(**kwargs)
         self.activation = activation_function(activation)
-        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = Dense(feed_forward_dim, name="inner", **dense)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         dense["kernel_initializer"] = output_initializer or kernel_initializer
@@ -123,7 +125,7 @@ class GatedFeedForward(Composite):
     ):
         super().__init__(**kwargs)
         self.activation = activation_function(activation)
-        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = Dense(feed_forward_dim, name="inner", **dense)
         self.gate = Dense(feed_forward_dim, name="gate", **dense)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")

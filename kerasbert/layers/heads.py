@@ -28,7 +28,9 @@ def of_config(head: type, dropout: str | None = None, **fixed: Any) -> Callable:
 
     def make(config, **arguments):
         rate = 0.0 if dropout is None else getattr(config, dropout)
-        usual = dict(dropout=config.dropout if rate is None else rate, kernel_initializer=config.kernel_initializer())
+        usual: dict[str, Any] = dict(
+            dropout=config.dropout if rate is None else rate, kernel_initializer=config.kernel_initializer()
+        )
         return head(**usual, **fixed, **arguments)
 
     return make
@@ -43,7 +45,7 @@ def masked_lm(width: str = "hidden_dim", **fixed: Any) -> Callable:
     """
 
     def make(config, **arguments):
-        sizes = dict(vocabulary_size=config.vocabulary_size, embedding_dim=getattr(config, width))
+        sizes: dict[str, Any] = dict(vocabulary_size=config.vocabulary_size, embedding_dim=getattr(config, width))
         usual = {"activation": "activation", "epsilon": "layer_norm_epsilon"}
         usual = {name: getattr(config, field) for name, field in usual.items() if name not in fixed}
         return MaskedLMHead(**sizes, **usual, kernel_initializer=config.kernel_initializer(), **fixed, **arguments)
@@ -129,8 +131,8 @@ class SpanBoundaryHead(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, **common)
         self.vocabulary_size = vocabulary_size
         self.max_targets = max_targets
         self.activation = activation_function(activation)
@@ -216,8 +218,8 @@ class FirstTokenClassifier(Composite):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, **common)
         self.activation = activation_function(activation)
         self.input_dropout = Dropout(input_dropout, name="input_dropout", **common)
         self.dense = Dense(hidden_dim, name="dense", **dense)
@@ -309,7 +311,7 @@ class LastTokenHead(Composite):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, name="dropout", **common)
         self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
 

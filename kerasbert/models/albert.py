@@ -126,7 +126,7 @@ class AlbertAttentionBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
@@ -156,7 +156,7 @@ class AlbertFeedForwardBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.feed_forward = FeedForward(
             config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **common
         )
@@ -196,9 +196,9 @@ class Albert(Backbone):
 
     def __init__(self, config: AlbertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        kernel = dict(kernel_initializer=config.kernel_initializer(), **common)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        kernel: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), **common)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, name="token_embedding", **table
         )

@@ -89,8 +89,8 @@ class BertBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
@@ -143,8 +143,10 @@ class Bert(Backbone):
 
     def __init__(self, config: BertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        table = dict(output_dim=config.hidden_dim, embeddings_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        table: dict[str, Any] = dict(
+            output_dim=config.hidden_dim, embeddings_initializer=config.kernel_initializer(), **common
+        )
         self.token_embedding = keras.layers.Embedding(config.vocabulary_size, name="token_embedding", **table)
         self.position_embedding = keras.layers.Embedding(config.max_length, name="position_embedding", **table)
         self.segment_embedding = keras.layers.Embedding(config.num_segments, name="segment_embedding", **table)

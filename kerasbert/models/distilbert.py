@@ -79,8 +79,8 @@ class DistilBertBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=LAYER_NORM_EPSILON, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=LAYER_NORM_EPSILON, **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
@@ -130,7 +130,7 @@ class DistilBert(Backbone):
 
     def __init__(self, config: DistilBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size,

@@ -99,7 +99,7 @@ class Electra(Backbone):
 
     def __init__(self, config: ElectraConfig, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         embeddings = _new_embeddings(config, common) if embeddings is None else _checked(embeddings, config)
         self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm = embeddings
         self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
@@ -137,7 +137,7 @@ class Electra(Backbone):
 
 
 def _new_embeddings(config, common):
-    table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+    table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
     return (
         keras.layers.Embedding(config.vocabulary_size, config.embedding_dim, name="token_embedding", **table),
         keras.layers.Embedding(config.max_length, config.embedding_dim, name="position_embedding", **table),
@@ -178,7 +178,7 @@ class ReplacedTokenHead(Composite):
 
     def __init__(self, hidden_dim, activation="gelu", kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.activation = activation_function(activation)
         self.dense = Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **common)
         self.project = Dense(1, name="project", **common)

@@ -79,7 +79,7 @@ class CharacterEncoder(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.hidden_dim = config.hidden_dim
         self.embedding = keras.layers.Embedding(
             CHARACTER_ROWS, config.character_dim, uniform(1.0), name="embedding", **common
@@ -91,7 +91,7 @@ class CharacterEncoder(Composite):
             for width, count in config.filters
         ]
         features = sum(count for _, count in config.filters)
-        dense = dict(kernel_initializer=glorot_uniform(), **common)
+        dense: dict[str, Any] = dict(kernel_initializer=glorot_uniform(), **common)
         self.gates, self.transforms = [], []
         for i in range(config.num_highways):
             closed = keras.initializers.Constant(-2.0)
@@ -182,11 +182,11 @@ class Elmo(Backbone):
 
     def __init__(self, config: ElmoConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         if config.characters:
             self.character_encoder = CharacterEncoder(config, name="character_encoder", **common)
         else:
-            table = dict(embeddings_initializer=uniform(1.0), name="token_embedding", **common)
+            table: dict[str, Any] = dict(embeddings_initializer=uniform(1.0), name="token_embedding", **common)
             self.token_embedding = keras.layers.Embedding(config.vocabulary_size, config.hidden_dim, **table)
         self.dropout = Dropout(config.dropout, name="dropout", **common)
         layers = range(config.num_layers)
@@ -300,7 +300,7 @@ class MixHead(Composite):
 
     def __init__(self, config, num_labels, mean=False, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         layers = config.num_layers + 1
         self.mix = ScalarMix(layers, config.mix_penalty, config.mix_norm, name="mix", **common)
         head = MeanHead if mean else TokenHead

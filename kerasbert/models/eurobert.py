@@ -99,8 +99,8 @@ class GroupedAttention(ProjectedAttention):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
-        dense = dict(use_bias=config.attention_bias, **common)
+        common: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(use_bias=config.attention_bias, **common)
         self.num_heads, self.num_key_heads, self.scale = config.num_heads, config.num_key_heads, config.head_dim**-0.5
         self.query = Dense(config.num_heads * config.head_dim, name="query", **dense)
         self.key = Dense(config.num_key_heads * config.head_dim, name="key", **dense)
@@ -132,7 +132,7 @@ class EuroBertBlock(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.attention_norm = config.norm(name="attention_norm", **common)
         self.attention = GroupedAttention(config, name="attention", **common)
         self.feed_forward_norm = config.norm(name="feed_forward_norm", **common)
@@ -182,7 +182,7 @@ class EuroBert(Backbone):
 
     def __init__(self, config: EuroBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
@@ -253,7 +253,7 @@ class LateClassifier(Composite):
 
     def __init__(self, config, num_labels, **kwargs):
         super().__init__(**kwargs)
-        dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
         self.late = config.classifier_pooling == "late"
         self.dense = Dense(config.hidden_dim, name="dense", **dense)
         self.activation = activation_function("gelu")

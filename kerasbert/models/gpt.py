@@ -72,8 +72,8 @@ class GPT(Backbone):
 
     def __init__(self, config: GPTConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )

@@ -92,8 +92,8 @@ class GPT2Block(Composite):
     def __init__(self, config, layer=0, **kwargs):
         super().__init__(**kwargs)
         initializer, residual = config.kernel_initializer(), config.residual_initializer()
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.attention = MultiHeadAttention(
             config.hidden_dim,
@@ -153,7 +153,7 @@ class GPT2(Backbone):
 
     def __init__(self, config: GPT2Config, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )

@@ -147,7 +147,7 @@ class BottleneckAttention(Composite):
                 f"Received: {config.block_dim}, num_heads={config.num_heads}. Use {nearest}."
             )
         self.num_heads = config.num_heads
-        dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
         self.query = Dense(config.block_dim, name="query", **dense)
         self.key = Dense(config.block_dim, name="key", **dense)
         self.value = Dense(config.block_dim, name="value", **dense)
@@ -171,7 +171,7 @@ class MobileBertBlock(Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
         dropout = 0.0 if config.use_bottleneck else config.dropout
         self.use_bottleneck = config.use_bottleneck
@@ -264,8 +264,8 @@ class MobileBert(Backbone):
 
     def __init__(self, config: MobileBertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # zeros, like neighbours beyond the row
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **common

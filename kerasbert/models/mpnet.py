@@ -93,8 +93,8 @@ class MPNetBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
@@ -234,9 +234,9 @@ class MPNet(Backbone):
 
     def __init__(self, config: MPNetConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
-        table = dict(embeddings_initializer=with_zero_row(initializer, PAD_ID), **common)
+        table: dict[str, Any] = dict(embeddings_initializer=with_zero_row(initializer, PAD_ID), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )

@@ -87,8 +87,8 @@ class NomicBertBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim,
             config.num_heads,
@@ -149,7 +149,7 @@ class NomicBert(Backbone):
 
     def __init__(self, config: NomicBertConfig, pooler: bool = False, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size,

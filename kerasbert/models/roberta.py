@@ -108,9 +108,9 @@ class Roberta(Backbone):
 
     def __init__(self, config: RobertaConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
-        table = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **common)
+        table: dict[str, Any] = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )

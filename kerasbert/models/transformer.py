@@ -230,7 +230,7 @@ class Transformer(EncoderDecoderBackbone):
 
     def __init__(self, config: TransformerConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, normal(config.hidden_dim**-0.5), name="token_embedding", **common
         )
@@ -243,7 +243,7 @@ class Transformer(EncoderDecoderBackbone):
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
-        options = dict(hidden_states=hidden_states, attention_weights=attention_weights)
+        options: dict[str, Any] = dict(hidden_states=hidden_states, attention_weights=attention_weights)
         if cache is not None:
             real = AttentionMask(padding_mask=cache["real_context"])
             return self._decode(decoder_inputs(inputs), cache["contexts"], real, cache, **options)

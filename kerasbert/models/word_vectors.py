@@ -192,7 +192,7 @@ class MeanHead(Composite):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, name="dropout", **common)
         self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **common)
 

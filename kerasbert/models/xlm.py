@@ -118,7 +118,7 @@ class XLM(Backbone):
 
     def __init__(self, config: XLMConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         m, table = config.hidden_dim, normal(config.embedding_initializer_range)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, m, with_zero_row(table, config.pad_id), name="token_embedding", **common
@@ -242,7 +242,7 @@ class SummaryChoice(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.summary = SequenceSummary(config, config.num_summary_labels, name="summary", **common)
         self.score = Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **common)
 

@@ -36,7 +36,7 @@ def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, se
     if y is not None:
         raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
     corpus = Corpus.in_memory(x, tokenizer)
-    options = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
+    options: dict[str, Any] = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
     once = MaskedLMBatches(corpus, batch_size, **options)
     return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 

@@ -5,6 +5,8 @@ or None. Batches with the key `stream_start` (b,) use the memory: row r of such 
 the previous batch, unless its `stream_start` is True. Batches without this key are independent.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 from keras.backend import standardize_dtype
@@ -36,7 +38,9 @@ class StreamMemory(keras.layers.Layer):
             name = self._name(key, training)
             if hasattr(self, name):
                 delattr(self, name)
-            options = dict(shape=value.shape, dtype=standardize_dtype(value.dtype), trainable=False, autocast=False)
+            options: dict[str, Any] = dict(
+                shape=value.shape, dtype=standardize_dtype(value.dtype), trainable=False, autocast=False
+            )
             setattr(self, name, self.add_weight(name=name, initializer="zeros", **options))
             divide_rows(getattr(self, name))
         return True

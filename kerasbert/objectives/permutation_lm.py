@@ -144,7 +144,7 @@ class PermutationLM(NextToken):
         if y is not None:
             raise ValueError("The targets of permutation language modelling are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
-        options = dict(length=128, reuse_length=0, seed=seed)
+        options: dict[str, Any] = dict(length=128, reuse_length=0, seed=seed)
         once = PermutationLMBatches(corpus, batch_size, **options)
         return once if epochs == 1 else PermutationLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 

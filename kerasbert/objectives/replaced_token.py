@@ -259,7 +259,7 @@ class ReplacedTokenDetection(AlternatingSteps):
             checked = one_save(path, overrides.get("allow_mixed", False))
         else:
             generator, discriminator, checked = f"{path}_generator", path, contextlib.nullcontext()
-        options = dict(load_weights=load_weights, dtype=dtype, **overrides)
+        options: dict[str, Any] = dict(load_weights=load_weights, dtype=dtype, **overrides)
         discriminator_class, arguments = _discriminator_class(settings.get("objective", "replaced_tokens"))
         with checked:
             parts = (

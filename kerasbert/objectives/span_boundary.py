@@ -103,7 +103,7 @@ class SpanBoundary(Objective):
             raise ValueError("The targets of the span boundary objective are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
         length = min(self.backbone.config.max_length, 128)
-        options = dict(seed=seed, max_targets=self.max_targets, rows="chunks")
+        options: dict[str, Any] = dict(seed=seed, max_targets=self.max_targets, rows="chunks")
         once = SpanMaskBatches(corpus, batch_size, length, **options)
         return once if epochs == 1 else SpanMaskBatches(corpus, batch_size, length, steps=len(once) * epochs, **options)
 

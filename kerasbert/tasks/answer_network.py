@@ -1,5 +1,7 @@
 """The stochastic answer network: compares a pair of texts in several steps (Liu et al. 2018, arXiv 1804.07888)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -35,8 +37,8 @@ class AnswerNetwork(Composite):
 
     def __init__(self, num_labels, hidden_dim, steps=5, dropout=0.1, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        arguments = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **arguments)
+        arguments: dict[str, Any] = dict(dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, **arguments)
         self.steps = steps
         self.text_dropout = Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **arguments)
         self.dropout = Dropout(dropout, name="dropout", **arguments)

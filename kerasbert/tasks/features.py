@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from typing import Any
 
 import keras
 from keras import ops
@@ -56,7 +57,7 @@ class FeatureHead(Layer):
 
     def __init__(self, num_labels, combine="mix", layers=None, lstm_dim=0, pool=False, dropout=0.1, **kwargs):
         super().__init__(**kwargs)
-        arguments = dict(dtype=self.dtype_policy)
+        arguments: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.combine = combine
         self.num_layers = layers
         self.pool = pool

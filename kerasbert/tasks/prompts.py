@@ -46,5 +46,5 @@ def prompts_of(prompts: Any) -> Prompts:
     """Returns a `Prompts`, from one, or from {name: text}, or from the dict of its fields; None gives none."""
     if isinstance(prompts, Prompts):
         return prompts
-    prompts = dict(prompts or {})
+    prompts: dict[str, Any] = dict(prompts or {})
     return Prompts(**prompts) if isinstance(prompts.get("texts"), dict) else Prompts(prompts)

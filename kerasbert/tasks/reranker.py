@@ -319,7 +319,7 @@ class Reranker(Task):
     @classmethod
     def arguments_from_config(cls, stored, settings):
         classifies = any(name.endswith("ForSequenceClassification") for name in stored.get("architectures") or ())
-        settings = dict(with_stored_labels(stored, settings) if classifies else settings)
+        settings: dict[str, Any] = dict(with_stored_labels(stored, settings) if classifies else settings)
         if settings.get("activation") is None:
             settings["activation"] = stored_activation(stored)
         return settings

@@ -89,7 +89,7 @@ class TextClassifier(Task):
         self.classifier_dropout = classifier_dropout
         self.features = feature_options(features) if features else None
         self.trains_backbone = not features
-        settings = dict(dtype=self.dtype_policy)
+        settings: dict[str, Any] = dict(dtype=self.dtype_policy)
         if answer_steps:
             rate = getattr(backbone.config, "dropout", 0.1) if classifier_dropout is None else classifier_dropout
             sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, rate)
@@ -242,7 +242,7 @@ class TextClassifier(Task):
 
     @classmethod
     def arguments_from_config(cls, stored, settings):
-        settings = dict(with_stored_labels(stored, settings))
+        settings: dict[str, Any] = dict(with_stored_labels(stored, settings))
         problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
         if "problem" not in settings and stored.get("problem_type") in problems:
             settings["problem"] = problems[stored["problem_type"]]

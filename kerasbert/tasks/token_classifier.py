@@ -76,7 +76,7 @@ class TokenClassifier(Task):
         self.features = feature_options(features) if features else None
         self.trains_backbone = not features
         if self.features:
-            options = dict(name="feature_head", dtype=self.dtype_policy)
+            options: dict[str, Any] = dict(name="feature_head", dtype=self.dtype_policy)
             self.feature_head = FeatureHead(len(self.labels), **self.features, **options)
         else:
             self.tagger = backbone.make_head("tagger", num_labels=len(self.labels))

@@ -186,7 +186,7 @@ class DenseOfVectors(Composite):
 
     def __init__(self, units, activation="tanh", bias=True, residual=False, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.activation = ACTIVATIONS[activation][1]
         self.linear = DenseLayer(units, use_bias=bias, name="linear", **common)
         self.units, self.adds_input = units, residual

@@ -193,7 +193,7 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
+        config: dict[str, Any] = dict(config)
         config["backbone"] = keras.saving.deserialize_keras_object(config["backbone"])
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -306,7 +306,9 @@ def masking_rule(
             'The rule "distilbert" selects rare tokens, so it needs `rare_exponent`. Received: None. Use 0.7, as in '
             "DistilBERT's code."
         )
-    settings = dict(rate=mask_rate, shares=tuple(shares), max_predictions=max_predictions, **RULES[rule])
+    settings: dict[str, Any] = dict(
+        rate=mask_rate, shares=tuple(shares), max_predictions=max_predictions, **RULES[rule]
+    )
     if rare_exponent is not None:
         return RareTokens(exponent=rare_exponent, **settings)
     if rule.startswith("deberta"):

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .storage import opened
 
@@ -157,7 +157,7 @@ def cell_rows(
     csv.field_size_limit(
         max(csv.field_size_limit(), (1 << 31) - 1)
     )  # by default, the csv module rejects cells larger than 128 KiB
-    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
+    dialect: dict[str, Any] = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
     reader = csv.reader(lines, strict=strict, **dialect)
     first = 1
     try:

@@ -1,5 +1,7 @@
 """A convolution over the input of a transformer block, which does not mix the sequences of packed rows."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -43,7 +45,7 @@ class NeighbourConvolution(Layer):
     ):
         super().__init__(**kwargs)
         self.kernel_initializer = kernel_initializer
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.width, self.groups = width, groups
         self.activation = activation_function(activation)
         self.dropout = Dropout(dropout, name="dropout", **common)

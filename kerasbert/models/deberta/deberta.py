@@ -180,8 +180,8 @@ class DebertaBlock(Composite):
 
     def __init__(self, config, attention, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = attention
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
@@ -234,11 +234,11 @@ class Deberta(Backbone):
 
     def __init__(self, config: DebertaConfig, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.learned_positions = config.absolute_positions or config.mask_decoder
         self.embed = versions.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.mask_decoder = None
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
             self.relative_embedding = keras.layers.Embedding(
                 2 * config.max_distance, config.hidden_dim, name="relative_embedding", **table
@@ -260,7 +260,7 @@ class Deberta(Backbone):
         if self.relative_embedding is not None:
             used, rows = distances_in_use(self.config.distance_rows(), ops.shape(x)[1])
             distances = (self.relative_embedding(used), rows)
-        shared = dict(distances=distances, attention_mask=AttentionMask(sequence_ids=sequences))
+        shared: dict[str, Any] = dict(distances=distances, attention_mask=AttentionMask(sequence_ids=sequences))
 
         states, all_extras = [x], []
         for block in self.blocks:

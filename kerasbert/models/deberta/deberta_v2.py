@@ -144,7 +144,7 @@ class BucketedAttention(Composite):
         # Each term of the scores is a dot product, and the variances of the terms add up.
         self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
         width = config.num_heads * config.head_dim
-        dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
         self.query = Dense(width, name="query", **dense)
         self.key = Dense(width, name="key", **dense)
         self.value = Dense(width, name="value", **dense)
@@ -200,12 +200,12 @@ class DebertaV2(Backbone):
 
     def __init__(self, config: DebertaV2Config, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.learned_positions = config.absolute_positions or config.mask_decoder
         self.embed = versions.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.relative_norm = self.convolution = self.mask_decoder = None
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
             self.relative_embedding = keras.layers.Embedding(
                 2 * config.num_rows, config.hidden_dim, name="relative_embedding", **table
@@ -241,7 +241,7 @@ class DebertaV2(Backbone):
             used, rows = distances_in_use(self.config.distance_rows(), ops.shape(x)[1])
             table = self.relative_embedding(used)
             distances = (table if self.relative_norm is None else self.relative_norm(table), rows)
-        shared = dict(distances=distances, attention_mask=AttentionMask(sequence_ids=sequences))
+        shared: dict[str, Any] = dict(distances=distances, attention_mask=AttentionMask(sequence_ids=sequences))
 
         states, all_extras = [x], []
         for i, block in enumerate(self.blocks):
@@ -304,10 +304,10 @@ class DebertaReplacedTokenHead(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.activation = activation_function(config.activation)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
-        dense = dict(kernel_initializer=config.kernel_initializer(), **common)
+        dense: dict[str, Any] = dict(kernel_initializer=config.kernel_initializer(), **common)
         self.dense = Dense(config.hidden_dim, name="dense", **dense)
         self.project = Dense(1, name="project", **dense)
 

@@ -1,5 +1,7 @@
 """What all DeBERTa versions have in common: embeddings, the enhanced mask decoder, heads, and the names in files."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -86,12 +88,12 @@ class DebertaEmbeddings(Composite):
 
     def __init__(self, config, tables, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         tables = _new_tables(config, self.dtype_policy) if tables is None else _checked(tables, config)
         self.token_embedding, self.position_embedding, self.segment_embedding = tables
         self.projection = None
         if config.embedding_dim != config.hidden_dim:
-            dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **common)
+            dense: dict[str, Any] = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **common)
             self.projection = Dense(config.hidden_dim, name="projection", **dense)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
         self.dropout = Dropout(config.dropout, name="dropout", **common)
@@ -117,7 +119,9 @@ def _rows(config):
 
 
 def _new_tables(config, dtype):
-    table = dict(output_dim=config.embedding_dim, embeddings_initializer=config.kernel_initializer(), dtype=dtype)
+    table: dict[str, Any] = dict(
+        output_dim=config.embedding_dim, embeddings_initializer=config.kernel_initializer(), dtype=dtype
+    )
     return [keras.layers.Embedding(rows, name=name, **table) if rows else None for name, rows in _rows(config).items()]
 
 

@@ -108,7 +108,7 @@ class ModernBertDecoder(Backbone):
 
     def __init__(self, config: ModernBertDecoderConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )

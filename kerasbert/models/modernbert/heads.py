@@ -1,5 +1,7 @@
 """The heads of ModernBERT, each of which begins with a dense layer, an activation and a layer norm."""
 
+from typing import Any
+
 import keras
 
 from ...core.initializers import truncated_normal
@@ -18,11 +20,13 @@ class HeadTransform(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        dense = dict(use_bias=config.head_bias, kernel_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(
+            use_bias=config.head_bias, kernel_initializer=config.kernel_initializer(), **common
+        )
         self.dense = Dense(config.hidden_dim, name="dense", **dense)
         self.activation = activation_function(config.head_activation)
-        norm = dict(epsilon=config.layer_norm_epsilon, center=config.norm_bias, **common)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, center=config.norm_bias, **common)
         self.norm = keras.layers.LayerNormalization(name="norm", **norm)
 
     def call(self, x):
@@ -72,7 +76,7 @@ class TransformedHead(Composite):
 
     def __init__(self, config, num_labels, reads="sequence_output", use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
         self.reads = reads
         self.transform = HeadTransform(config, name="transform", **common)

@@ -140,7 +140,7 @@ class ModernBertBlock(Composite):
     def __init__(self, config, first=False, **kwargs):
         super().__init__(**kwargs)
         initializer, residual = config.kernel_initializer(), config.residual_initializer()
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.attention_norm = None if first else config.norm(name="attention_norm", **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim,
@@ -206,7 +206,7 @@ class ModernBert(Backbone):
 
     def __init__(self, config: ModernBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )

@@ -1,5 +1,7 @@
 """Layers of the recurrent encoder-decoder: gated recurrent units, attention scores, and the decoders."""
 
+from typing import Any
+
 from keras import ops
 
 from ...core.initializers import normal, orthogonal
@@ -96,7 +98,9 @@ class AdditiveScore(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        common = dict(kernel_initializer=normal(config.alignment_range), use_bias=False, dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(
+            kernel_initializer=normal(config.alignment_range), use_bias=False, dtype=self.dtype_policy
+        )
         self.query = Dense(config.alignment_dim, name="query", **common)
         self.key = Dense(config.alignment_dim, name="key", **common)
 

@@ -104,8 +104,8 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
 
     def __init__(self, config: Seq2SeqAttentionConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
         sizes = config.vocabulary_size, config.embedding_dim
         self.token_embedding = keras.layers.Embedding(*sizes, name="token_embedding", **table)
         self.decoder_embedding = keras.layers.Embedding(*sizes, name="decoder_embedding", **table)

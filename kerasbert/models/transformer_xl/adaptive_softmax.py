@@ -4,6 +4,7 @@ Grave et al. 2016, arXiv 1609.04309 (the softmax); Baevski & Auli 2018, arXiv 18
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -97,7 +98,7 @@ class AdaptiveEmbedding(Layer):
         self.tables = [
             self.add_weight(name=f"table_{i}", shape=size, initializer=self.initializer) for i, size in enumerate(sizes)
         ]
-        options = dict(initializer=self.projection_initializer)
+        options: dict[str, Any] = dict(initializer=self.projection_initializer)
         self.projections = [
             self.add_weight(name=f"projection_{i}", shape=(width, self.clusters.hidden_dim), **options)
             for i, (_, width) in enumerate(sizes)

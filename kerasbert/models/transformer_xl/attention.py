@@ -1,5 +1,7 @@
 """Relative attention of a segment to itself and to a memory of the preceding segments (Transformer-XL)."""
 
+from typing import Any
+
 from keras import ops
 
 from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
@@ -48,7 +50,7 @@ class SegmentAttention(Layer):
         super().__init__(**kwargs)
         self.num_heads, self.head_dim = num_heads, head_dim
         self.untied_biases, self.initializer = untied_biases, kernel_initializer
-        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(use_bias=False, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
         self.query = Dense(num_heads * head_dim, name="query", **dense)
         self.key = Dense(num_heads * head_dim, name="key", **dense)
         self.value = Dense(num_heads * head_dim, name="value", **dense)
@@ -81,5 +83,5 @@ def attention_biases(layer, num_heads, head_dim, initializer):
 
     They are added to the queries: u for the scores by content, and w for the scores by distance.
     """
-    options = dict(shape=(num_heads, head_dim), initializer=initializer)
+    options: dict[str, Any] = dict(shape=(num_heads, head_dim), initializer=initializer)
     return [layer.add_weight(name=name, **options) for name in ("content_bias", "position_bias")]

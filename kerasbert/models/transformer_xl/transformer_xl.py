@@ -133,8 +133,10 @@ class TransformerXLBlock(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, gamma_initializer=config.norm_initializer(), **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(
+            epsilon=config.layer_norm_epsilon, gamma_initializer=config.norm_initializer(), **common
+        )
         self.attention = SegmentAttention(
             config.hidden_dim,
             config.num_heads,
@@ -160,7 +162,7 @@ class TransformerXLBlock(Composite):
         self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
-        options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
+        options: dict[str, Any] = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
         context = x if memory is None else ops.concatenate([memory, x], axis=1)
         y, extras = self.attention(x, context, distances, **options)
         x = self.attention_norm(x + self.attention_output_dropout(y))
@@ -173,7 +175,7 @@ class PreNormTransformerXLBlock(TransformerXLBlock):
     """The pre-norm variant of the block: each sublayer normalises its input. The stored memory is not normalised."""
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
-        options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
+        options: dict[str, Any] = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
         y = self.attention_norm(x)
         context = y if memory is None else ops.concatenate([self.attention_norm(memory), y], axis=1)
         y, extras = self.attention(y, context, distances, **options)
@@ -212,7 +214,7 @@ class TransformerXL(Backbone):
 
     def __init__(self, config: TransformerXLConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         block = PreNormTransformerXLBlock if config.pre_norm else TransformerXLBlock
         initializers = config.kernel_initializer(), config.projection_initializer()
         self.token_embedding = AdaptiveEmbedding(config.clusters(), *initializers, name="token_embedding", **common)
@@ -229,7 +231,7 @@ class TransformerXL(Backbone):
         memory, remembered = memory_of(inputs)
         x = self.embedding_dropout(self.token_embedding(inputs["token_ids"]))
         length = ops.shape(x)[1] + (0 if memory is None else memory.shape[2])
-        options = dict(
+        options: dict[str, Any] = dict(
             distances=self._sinusoids(length, x.dtype),
             attention_mask=self._mask(inputs, remembered),
             biases=self.biases,

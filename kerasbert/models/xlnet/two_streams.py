@@ -194,8 +194,8 @@ class TwoStreamAttention(Composite):
 
     def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, untied_queries=True, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(use_bias=False, kernel_initializer=kernel_initializer, **common)
         self.num_heads = num_heads
         self.query = Dense(hidden_dim, name="query", **dense)
         self.key = Dense(hidden_dim, name="key", **dense)

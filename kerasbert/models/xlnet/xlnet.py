@@ -95,8 +95,8 @@ class XLNetBlock(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        common = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **common)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        norm: dict[str, Any] = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = TwoStreamAttention(
             config.hidden_dim,
             config.num_heads,
@@ -164,7 +164,7 @@ class XLNet(Backbone):
 
     def __init__(self, config: XLNetConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
-        common = dict(dtype=self.dtype_policy)
+        common: dict[str, Any] = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
