@@ -35,8 +35,8 @@ from .with_heads import WithHeads
 
 RECORD = "kerasbert.json"
 PARTS = ("generator", "discriminator")  # models in subfolders
-# Files that a model may have, and that loading it here, in `evaluate` or in transformers reads. What a save does not
-# write of them describes the model before.
+# Files that a model may have, and that loading it here, in `evaluate` or in transformers reads. A save removes those
+# that it does not write, because they describe the model that was in the folder before.
 _REPLACED = re.compile(
     r"config\.json|kerasbert\.(json|safetensors)|model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json"
     r"|modules\.json|sentence_bert_config\.json|config_sentence_transformers\.json|router_config\.json"

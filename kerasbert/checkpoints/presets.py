@@ -35,7 +35,7 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
 
     Args:
         path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package; or a `ModelFolder`,
-            whose files have been read.
+            which has been opened.
         **arguments: see `Trainable.from_preset`. With `allow_mixed=True`, a folder is loaded even if its files were
             written by several saves; with `allow_nan=True`, even if weights are NaN or infinite.
 

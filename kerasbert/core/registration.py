@@ -15,7 +15,7 @@ from .registered_classes import REGISTERED
 CLASSES = {name: f"kerasbert.{module}" for module, names in REGISTERED.items() for name in names.split()}
 
 # What computes the outputs of a model in place of its layers, by the `engine` of `from_preset`: each a class, or the
-# `Deferred` stand-in for one. Filled by the package itself, because exports are loaded by folders below it.
+# `Deferred` stand-in for one. The package registers them here, because `checkpoints` may not import `exporting`.
 ENGINES = {}
 
 

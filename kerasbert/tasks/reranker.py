@@ -245,7 +245,7 @@ class Reranker(Task):
         self, pairs: Sequence[tuple[str, str]], batch_size: int = ..., prompt: str | None = ...
     ) -> np.ndarray: ...
 
-    def score(self, pairs, batch_size: int = 32, prompt: str | None = None):
+    def score(self, pairs: Any, batch_size: int = 32, prompt: str | None = None) -> Any:
         """Computes the scores of pairs, with the activation of the model.
 
         Args:

@@ -54,7 +54,7 @@ class Feed(keras.utils.PyDataset):
 
     @property
     def tokens(self):
-        """Number of tokens in the whole run, without padding, estimated from the mean of a step."""
+        """Number of tokens in the whole run, estimated from those of a step, as `tokens_per_step` counts them."""
         return len(self.batches) * self.batches.tokens_per_step
 
     @property

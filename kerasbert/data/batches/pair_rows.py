@@ -87,8 +87,7 @@ class SegmentPairs:
     def __post_init__(self):
         if self.passes < 1 or not 0 <= self.short_sequence_rate <= 1:
             raise ValueError(
-                "`passes` (`dupe_factor`) must be at least 1, and `short_sequence_rate` must be between 0 and 1. "
-                "Received: "
+                "`passes` must be at least 1, and `short_sequence_rate` must be between 0 and 1. Received: "
                 f"{self.passes}, {self.short_sequence_rate}."
             )
 
