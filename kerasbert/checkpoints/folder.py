@@ -281,7 +281,7 @@ class ModelFolder(os.PathLike):
             return quantized.QuantizedWeights(family, self.path, self.saved["quantization"])
         if keras_hub.is_preset(self._config_file):
             return huggingface.StoredWeights(family, keras_hub.PresetFiles(self.path, self._config_file))
-        files = static_tables.TableFiles if static_tables.is_table(self.path) else TensorFiles
+        files = static_tables.TableFiles if self._is_table else TensorFiles
         return huggingface.StoredWeights(family, files(self.path))
 
     @property
@@ -298,14 +298,22 @@ class ModelFolder(os.PathLike):
 
     @functools.cached_property
     def _config_file(self):
-        path = self.path / "config.json"
-        if static_tables.is_table(self.path):
+        if self._is_table:
             return static_tables.config(self.path)
-        if not path.is_file():
+        if self._stated_config is None:
             run = self.path / "model"
             inside = f" Use {run}." if (run / "config.json").is_file() else ""
             raise FileNotFoundError(f"A model folder must contain config.json. Received: {self} without it.{inside}")
-        return read_json(path)
+        return self._stated_config
+
+    @functools.cached_property
+    def _stated_config(self):
+        path = self.path / "config.json"
+        return read_json(path) if path.is_file() else None
+
+    @functools.cached_property
+    def _is_table(self):
+        return static_tables.is_table(self.path, self._stated_config)
 
     def _is_superseded(self):
         """Whether another program has written both the config and the weights since `kerasbert.json` was written."""

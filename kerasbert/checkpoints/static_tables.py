@@ -22,11 +22,14 @@ def is_static(folder):
     return str(first.get("type")).rpartition(".")[2] == "StaticEmbedding"
 
 
-def is_table(folder):
-    """Whether a folder holds the table of another program, which has no config that describes a model."""
-    config = folder / "config.json"
-    if config.is_file():
-        return read_json(config).get("model_type") == "model2vec"
+def is_table(folder, config):
+    """Whether a folder holds the table of another program, which has no config that describes a model.
+
+    Args:
+        config: the content of `config.json`, or None if there is none.
+    """
+    if config is not None:
+        return config.get("model_type") == "model2vec"
     has_weights = any((folder / name).is_file() for name in (WEIGHTS, TORCH_WEIGHTS))
     return has_weights and (folder / "tokenizer.json").is_file()
 

@@ -207,7 +207,7 @@ def embedder(tmp_path):
         ("1_Pooling/config.json", "[]", "config.json must contain a JSON object"),
         ("1_Pooling/config.json", '{"pooling_mode": 3}', "`pooling_mode` in .*config.json must be"),
         ("1_Pooling/config.json", '{"pooling_mode_max_tokens": "no"}', "`pooling_mode_max_tokens` in .* must be bool"),
-        ("1_Pooling/config.json", '{"pooling_mode": "median"}', "`pooling` must be one or several of"),
+        ("1_Pooling/config.json", '{"pooling_mode": "median"}', "`pooling_mode` in .* must be one or several of"),
         ("sentence_bert_config.json", '{"max_seq_length": "x"}', "`max_seq_length` in .* must be int or null"),
         ("sentence_bert_config.json", '{"max_seq_length": -1}', "`max_seq_length` in .* must be at least 1"),
         ("config_sentence_transformers.json", '{"prompts": [1]}', "`prompts` in .* must be dict"),

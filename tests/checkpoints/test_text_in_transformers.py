@@ -1,5 +1,6 @@
 """A saved folder gives the same outputs for text in transformers, with its tokenizer and its model class."""
 
+import inspect
 import json
 
 import numpy as np
@@ -106,7 +107,9 @@ def test_saved_folders_say_how_long_a_text_may_be(family, tmp_path):
     fields = {name: value for name, value in sizes.items() if name in config.__dataclass_fields__}
     if family in ("Elmo", "Seq2SeqAttention"):
         fields = {"vocabulary_size": 50, "hidden_dim": 6, **({"characters": False} if family == "Elmo" else {})}
-    backbone = getattr(models, family)(config(**fields))
+    cls = getattr(models, family)
+    pooler = {"pooler": True} if "pooler" in inspect.signature(cls.__init__).parameters else {}
+    backbone = cls(config(**fields), **pooler)
     kind = {"T5": Seq2SeqLM, "Transformer": Seq2SeqLM, "Seq2SeqAttention": Seq2SeqLM}.get(family, TextClassifier)
     kind(backbone, tokenizer=tokenizer, **({"labels": 2} if kind is TextClassifier else {})).save_to_preset(tmp_path)
     expected = fields.get("max_length", 512)

@@ -19,6 +19,10 @@ from kerasbert.models.bert import BertBlock
 from kerasbert.objectives.shared_embeddings import DisentangledEmbedding
 from kerasbert.tasks.answer_network import AnswerNetwork
 from kerasbert.tasks.features import FeatureHead
+from kerasbert.tasks.poolings import Pooling
+from kerasbert.tasks.sparse_embedder import TokenWeights
+from kerasbert.tasks.vector_layers import Dense as Vectors
+from kerasbert.tasks.vector_layers import LayerNorm, Normalize, VectorLayers
 
 pytestmark = pytest.mark.one_backend
 # JAX compiles every operation of every layer, which takes longer than all the rest.
@@ -100,6 +104,9 @@ def call_others():
         (AnswerNetwork(3, 12), (x, {"token_ids": ids, "segment_ids": np.array([[0, 1]])})),
         (FeatureHead(3, lstm_dim=4), ([x, x], np.ones((1, 2), bool))),
         (GatedFeedForward(12, 16), (x,)),
+        (Pooling([Vectors(8).config(), "mean", "cls", LayerNorm().config()]), (x, np.ones((1, 2), bool))),
+        (VectorLayers([Vectors(8, "identity", residual=True).config(), Normalize().config()]), (x,)),
+        (TokenWeights(31), (ids,)),
     ]
     for layer, arguments in calls:
         layer(*arguments)

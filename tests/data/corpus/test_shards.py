@@ -100,9 +100,11 @@ def test_blocks(corpora):
 def test_batches_do_not_depend_on_the_number_of_shards(corpora, case):
     name, kind, settings = case
     cls, seed = getattr(kerasbert.data, name), {} if name == "StreamBatches" else {"seed": 3}
+    settings = dict(settings)
+    micro_batches = settings.pop("accumulation", 1)
 
     def made(corpus):
-        return batches_of(cls, corpus, 6, 40, steps=9, **seed, **settings)
+        return batches_of(cls, corpus, 6, 40, steps=9, **seed, **settings).accumulated(micro_batches)
 
     assert len({digest(made(corpus)) for corpus in corpora[kind][:2]}) == 1
 
