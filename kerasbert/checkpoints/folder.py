@@ -334,6 +334,8 @@ class ModelFolder(os.PathLike):
         if model_type in _CLASSES:
             return _CLASSES[model_type]
         if (self.path / "modules.json").exists():
+            if any(kind.startswith("pylate.") for kind in static_tables.types_of_modules(self.path)):
+                return "MultiVectorEmbedder"
             return "StaticEmbedder" if static_tables.is_static(self.path) else "TextEmbedder"
         if not (self.path / "config.json").is_file():
             return None

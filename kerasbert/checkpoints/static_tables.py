@@ -17,9 +17,13 @@ OURS = "embedding.weight"
 
 def is_static(folder):
     """Whether the first module of a folder of sentence-transformers is a static embedding."""
+    return [kind.rpartition(".")[2] for kind in types_of_modules(folder)][:1] == ["StaticEmbedding"]
+
+
+def types_of_modules(folder):
+    """The types of the modules in a folder of sentence-transformers, "" where there is none."""
     modules = read_json(folder / "modules.json", list)
-    first = modules[0] if modules and isinstance(modules[0], dict) else {}
-    return str(first.get("type")).rpartition(".")[2] == "StaticEmbedding"
+    return [str(module.get("type", "")) if isinstance(module, dict) else "" for module in modules]
 
 
 def is_table(folder, config):

@@ -117,11 +117,11 @@ def read_projections(folder: Path) -> list[tuple[VectorLayer, Path, dict[str, np
 
 
 def _is_of_pylate(model):
-    return model.model_type == "ColBERT"
+    return model.model_type == "ColBERT" or any(module.type in _FOREIGN for module in model.modules)
 
 
 def _open(folder):
-    similarities = (*SIMILARITIES.values(), "cosine", "dot", "euclidean", "manhattan")
+    similarities = (*SIMILARITIES.values(), "MaxSim", "cosine", "dot", "euclidean", "manhattan")
     return read_model(folder, _FOREIGN, similarities)
 
 

@@ -178,6 +178,14 @@ def test_settings_that_pylate_leaves_out(bert, tmp_path):
     assert ours.prompts.texts == {"query": "[Q] ", "document": "[D] "}
 
 
+def test_similarity_and_older_folders_of_pylate(bert, tmp_path):
+    expected = kerasbert.load(pylate(bert, tmp_path / "new", similarity_fn_name="MaxSim", **WHOLE))
+    ours = kerasbert.load(pylate(bert, tmp_path / "old", model_type=None, **WHOLE))
+    assert type(ours) is MultiVectorEmbedder and ours.arguments() == expected.arguments()
+    assert ours.similarity_name == "max_sim"
+    check_equal(ours, peer(tmp_path / "new"))
+
+
 METADATA = {
     "query_token_id": "[unused1]",
     "doc_token_id": "[unused0]",
