@@ -57,6 +57,7 @@ class Embedder(Task):
     similarities = ("cosine", "dot", "euclidean", "manhattan")  # those that the argument `similarity` can be
     extra_inputs = ("prompt_lengths",)
     needs_targets = False  # many objectives have no targets besides the order of the texts
+    skips_prompts = False  # whether the tokens of prompts can be left out of the vectors
     TRAINING_ONLY = ("pair_classifier",)
 
     def __init__(
@@ -80,7 +81,7 @@ class Embedder(Task):
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
         self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
         self.lowercase = lowercase
-        self.prompts = prompts_of(prompts)
+        self.prompts = prompts_of(prompts, self.skips_prompts)
         self.objective = None if objective is None else loss_of(objective)
         self._program = None
         self.pair_classifier = self.choices = None
@@ -101,7 +102,7 @@ class Embedder(Task):
         rows, texts = (as_rows(inputs), ops.shape(inputs["token_ids"])[1]) if several else (inputs, 1)
         if training and self.objective is not None:
             chunk = self.objective.chunk and self.objective.chunk * texts
-            vectors = in_chunks(lambda part: self.vectors_of_rows(part, training=True), rows, chunk, self.backbone)
+            vectors = in_chunks(lambda part: self.vectors_of_rows(part, training=True), rows, chunk, self)
         else:
             vectors = self.vectors_of_rows(rows)
         if not several:
@@ -121,8 +122,8 @@ class Embedder(Task):
         raise NotImplementedError
 
     def outputs_of_backbone(self, inputs, training, **options):
-        """Calls the backbone. Without `training`, it has the mode of the outer call, which an explicit False hides."""
-        return self.backbone(inputs, **({"training": True} if training else {}), **options)
+        """Calls the backbone, which without `training` has the mode of the outer call."""
+        return self.backbone(inputs, **in_training(training), **options)
 
     def columns(self, vectors, x):
         """The columns that the objective reads, for vectors (b, c, ...) of a batch x."""
@@ -170,9 +171,7 @@ class Embedder(Task):
 
     def encode(self, texts, query=False):
         """Encodes texts as a batch. Queries differ from documents only in subclasses."""
-        if self.lowercase:
-            texts = [t.lower() if isinstance(t, str) else tuple(part.lower() for part in t) for t in texts]
-        return encode_texts(self.require_tokenizer(), texts, self.max_length)
+        return encode_texts(self.tokenizer_of_texts(), texts, self.max_length)
 
     def encode_columns(self, examples):
         """Encodes tuples of c texts as a batch with arrays (b, c, ...), or (b, ...) if c is 1."""
@@ -297,6 +296,11 @@ class Embedder(Task):
             "objective": objective,
             "similarity": self.similarity_name,
         }
+
+
+def in_training(training: bool) -> dict[str, bool]:
+    """The argument of a call in training. Without it, a layer has the mode of the outer call."""
+    return {"training": True} if training else {}
 
 
 def text_keys(token_ids: Any) -> Any:

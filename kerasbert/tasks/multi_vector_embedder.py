@@ -16,7 +16,8 @@ from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from ..retrieval.late_interaction import max_sim_of_texts
 from ..retrieval.loss import Loss
-from .embedder import Embedder
+from ..training.convert import read_texts
+from .embedder import Embedder, in_training
 from .late_folders import SIMILARITIES, late_settings, read_late_folder, read_projections, write_projections
 from .prompts import Prompts
 from .sentence_transformers.encoder import write_encoder
@@ -166,7 +167,7 @@ class MultiVectorEmbedder(Embedder):
             inputs = {**inputs, "position_ids": ops.cumsum(real, axis=-1) * real - 1}
         x = self.outputs_of_backbone(inputs, training)["sequence_output"]
         self._encoder_width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
-        return ops.cast(self.projection(x), "float32")
+        return ops.cast(self.projection(x, **in_training(training)), "float32")
 
     def _scored(self, inputs, query):
         """Which tokens of a batch of queries or documents are scored, bool in the shape of its `token_ids`."""
@@ -193,9 +194,7 @@ class MultiVectorEmbedder(Embedder):
 
     def encode(self, texts, query=False):
         """Encodes queries or documents as a batch. `lengths` includes the tokens of a query's expansion."""
-        if self.lowercase:
-            texts = [text.lower() if isinstance(text, str) else text for text in texts]
-        tokenizer, expansion = self.require_tokenizer(), self.tokens.expansion if query else None
+        tokenizer, expansion = self.tokenizer_of_texts(), self.tokens.expansion if query else None
         batch = encode_texts(tokenizer, texts, self._row_length(query))
         return batch if expansion is None else _expanded(batch, expansion, expansion.token_id(tokenizer))
 
@@ -286,8 +285,12 @@ class MultiVectorEmbedder(Embedder):
         """
         if not isinstance(query, str):
             raise ValueError(f"`query` must be a str. Received: {query!r:.60}.")
-        documents = list(documents)
-        if not documents:
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
+        documents = read_texts(documents, "rank", "a query and a list of documents")
+        if isinstance(documents, str):
+            raise ValueError("`documents` must be a list of str. Received: one str. Use [document].")
+        if not len(documents):
             return []
         scores = self.similarity([self.embed_queries(query)], self.embed_documents(documents, batch_size))[0]
         order = np.argsort(-scores, kind="stable")[:top_k]

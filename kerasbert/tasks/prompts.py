@@ -42,9 +42,14 @@ class Prompts:
         return next((name for name in DOCUMENT_PROMPTS if name in self.texts), self.default)
 
 
-def prompts_of(prompts: Any) -> Prompts:
-    """Returns a `Prompts`, from one, or from {name: text}, or from the dict of its fields; None gives none."""
-    if isinstance(prompts, Prompts):
-        return prompts
-    prompts: dict[str, Any] = dict(prompts or {})
-    return Prompts(**prompts) if isinstance(prompts.get("texts"), dict) else Prompts(prompts)
+def prompts_of(prompts: Any, skippable: bool = False) -> Prompts:
+    """Returns a `Prompts`, from one, or from {name: text}, or from the dict of its fields; None gives none.
+
+    Raises: ValueError for prompts with `pooled=False`, unless they are `skippable`.
+    """
+    if not isinstance(prompts, Prompts):
+        given: dict[str, Any] = dict(prompts or {})
+        prompts = Prompts(**given) if isinstance(given.get("texts"), dict) else Prompts(given)
+    if not prompts.pooled and not skippable:
+        raise ValueError("Only a TextEmbedder can leave prompts out of its pooling. Received: Prompts(pooled=False).")
+    return prompts

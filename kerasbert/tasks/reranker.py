@@ -173,9 +173,7 @@ class Reranker(Task):
         return zipped_columns(x)
 
     def encode(self, pairs):
-        if self.lowercase:
-            pairs = [tuple(text.lower() for text in pair) for pair in pairs]
-        return encode_texts(self.require_tokenizer(), pairs, self.max_length)
+        return encode_texts(self.tokenizer_of_texts(), pairs, self.max_length)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Returns batches of pairs or of lists, as the objective requires.
@@ -205,10 +203,8 @@ class Reranker(Task):
         options = (y, sample_weight, batch_size, epochs, seed, shuffle)
         if loss.max_texts == 2:
             return self.bucketed_batches(self.encode(texts), *options)
-        if self.lowercase:
-            queries, lists = [q.lower() for q in queries], [[text.lower() for text in texts] for texts in lists]
         choose = loss.documents if isinstance(loss, SampledNegatives) else None
-        return DocumentLists(Lists(self.require_tokenizer(), queries, lists, self.max_length, choose), *options)
+        return DocumentLists(Lists(self.tokenizer_of_texts(), queries, lists, self.max_length, choose), *options)
 
     def batches_for_prediction(self, x, batch_size):
         """Returns the batches of pairs that `predict` scores. No documents of other rows are added."""

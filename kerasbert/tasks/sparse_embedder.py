@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from keras import ops
 
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import resized
+from ..data.text.json_files import check_types
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.composite import Layer
 from ..layers.masks import real_tokens
@@ -42,6 +44,24 @@ class QueryWeights:
     default: bool = False
     max_length: int | None = None
 
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(QueryWeights)
+        check_types(dataclasses.asdict(self), hints, "QueryWeights")
+        if self.max_length is not None and self.max_length < 1:
+            raise ValueError(f"`max_length` of QueryWeights must be at least 1. Received: {self.max_length}.")
+
+
+def _queries_of(queries):
+    """Returns a `QueryWeights`, from one or from the dict of its fields, or None."""
+    if queries is None or isinstance(queries, QueryWeights):
+        return queries
+    known = [field.name for field in dataclasses.fields(QueryWeights)]
+    if not isinstance(queries, Mapping) or not set(queries) <= set(known):
+        raise ValueError(
+            f"`queries` must be a QueryWeights, with the fields {', '.join(known)}. Received: {queries!r:.100}."
+        )
+    return QueryWeights(**queries)
+
 
 class TokenWeights(Layer):
     """A weight for each token of the vocabulary.
@@ -64,9 +84,14 @@ class TokenWeights(Layer):
         self.weight = self.add_weight(name="weight", shape=(self.vocabulary_size,), initializer="ones")
 
     def call(self, ids, real=None):
-        present = ops.one_hot(ids, self.vocabulary_size, dtype="bool")
-        present = present if real is None else present & real[:, :, None]
-        return ops.where(ops.any(present, axis=1), ops.convert_to_tensor(self.weight), 0.0)
+        size = ops.shape(ids)
+        ids = ops.cast(ids, "int32")
+        ids = ids if real is None else ops.where(real, ids, self.vocabulary_size)  # a column that is left out
+        rows = ops.broadcast_to(ops.arange(size[0], dtype="int32")[:, None], size)
+        places = ops.reshape(ops.stack([rows, ids], axis=-1), (-1, 2))
+        present = ops.zeros((size[0], self.vocabulary_size + 1))
+        present = ops.scatter_update(present, places, ops.ones(ops.shape(places)[:1]))[:, :-1]
+        return ops.where(present > 0, ops.convert_to_tensor(self.weight), 0.0)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -136,7 +161,7 @@ class SparseEmbedder(Embedder):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r:.80}.")
         self.strategy, self.activation = pooling, activation
-        self.queries = QueryWeights(**queries) if isinstance(queries, Mapping) else queries
+        self.queries = _queries_of(queries)
         self.masked_lm = backbone.make_head("masked_lm")
         self.query_weights = None
         if self.queries is not None:
@@ -206,10 +231,7 @@ class SparseEmbedder(Embedder):
     def encode(self, texts, query=False):
         if not query or self.query_weights is None:
             return super().encode(texts)
-        return encode_unmarked(self.require_tokenizer(), self._lowered(texts), self._query_length())
-
-    def _lowered(self, texts):
-        return [text.lower() for text in texts] if self.lowercase else list(texts)
+        return encode_unmarked(self.tokenizer_of_texts(), list(texts), self._query_length())
 
     def _query_length(self):
         return self.queries.max_length or self.max_length
@@ -245,7 +267,7 @@ class SparseEmbedder(Embedder):
                     "model without `engine`."
                 )
             weights = ops.convert_to_numpy(self.query_weights.weight).astype("float32")
-            rows = unmarked_rows(self.require_tokenizer(), self._lowered(texts), self._query_length())
+            rows = unmarked_rows(self.tokenizer_of_texts(), texts, self._query_length())
             return sparse_modules.weighted_presence(rows, weights)
         parts, places = [], []
         for examples, computed in self._computed(self.encode(texts), batch_size):

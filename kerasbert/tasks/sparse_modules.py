@@ -103,7 +103,10 @@ def _pooling(module):
 
 def _read_router(module):
     """Returns ({route: its modules}, the default route) of a Router, whose file was `config.json` in older versions."""
-    path = next(p for p in (module.path / "router_config.json", module.path / "config.json") if p.is_file())
+    paths = (module.path / "router_config.json", module.path / "config.json")
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"A Router needs a router_config.json. Received: {module.path} without it.")
     content = read_json(path)
     check_types({**dict.fromkeys(_ROUTER), **content}, _ROUTER, path)
     parameters = content.get("parameters") or {}

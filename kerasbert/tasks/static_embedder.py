@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..data.text.json_files import VOCABULARY_LIMIT, check_types, read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.word_vectors import WordVectors, WordVectorsConfig
 from ..retrieval.loss import Loss
@@ -50,6 +51,7 @@ class StaticEmbedder(TextEmbedder):
     """
 
     SAVED_AS = {"layers": Saved(list[dict])}
+    skips_prompts = False
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class StaticEmbedder(TextEmbedder):
             backbone,
             ["mean", *map(vector_layer, layers)],
             normalize,
-            max_length or NO_LIMIT,
+            NO_LIMIT if max_length is None else max_length,
             False,
             prompts,
             objective,
@@ -169,16 +171,35 @@ class StaticEmbedder(TextEmbedder):
         stored = {
             "layers": layers,
             "normalize": normalize,
+            "max_length": _truncation(model.modules[0].path / "tokenizer.json"),
             "prompts": model.prompts,
             "truncate_dim": model.truncate_dim,
             "similarity": model.similarity or "cosine",
         }
         return model.modules[0].path, {**stored, **constructor_arguments}
 
+    def save_tokenizer(self, folder):
+        if self.tokenizer is not None:
+            limit = self.max_length if self.max_length < NO_LIMIT else None
+            self.tokenizer.save(folder, self.texts_have_segments, self.max_length, truncation=limit)
+
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except the table and the tokenizer."""
         write_model(folder, "SentenceTransformer", self.prompts, self.similarity_name, truncate_dim=self.truncate_dim)
         dense_modules.write(self, folder, [(OLD_TYPE.format("StaticEmbedding"), "")], pools=False)
+
+
+def _truncation(path):
+    """The number of tokens to which sentence-transformers truncates texts, or None: it reads no file but this one."""
+    found = read_json(path, limit=VOCABULARY_LIMIT).get("truncation") if path.is_file() else None
+    check_types({"truncation": found}, {"truncation": dict | None}, path)
+    found = {} if found is None else found
+    check_types(found, {"max_length": int}, path)
+    if found.get("direction", "Right") != "Right":
+        raise ValueError(
+            f"`direction` of the truncation in {path} must be Right. Received: {found['direction']!r:.40}."
+        )
+    return found.get("max_length")
 
 
 def _means(table, rows):

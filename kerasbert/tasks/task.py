@@ -12,6 +12,7 @@ from ..checkpoints.arguments import Saved
 from ..core.inputs import check_keys
 from ..data.columns import values_of
 from ..data.tasks.labels import names_of
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..training.sources import is_text
 from ..training.trainable import Trainable
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
@@ -84,6 +85,11 @@ class Task(Trainable):
     def longest_row(self):
         """Returns the maximum length of the backbone in tokens, but at most 512."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
+
+    def tokenizer_of_texts(self) -> Tokenizer:
+        """Returns the tokenizer that reads the texts of this task: with `lowercase`, in lower case."""
+        tokenizer = self.require_tokenizer()
+        return tokenizer.lower_casing if getattr(self, "lowercase", False) else tokenizer
 
     def row_length(self, max_length, default, shorten=False):
         """Returns the maximum length of rows: `max_length`, or `default` if it is None.

@@ -16,7 +16,7 @@ from ..models.backbone import Backbone
 from ..retrieval.loss import Loss
 from ..retrieval.wrappers import AdaptiveLayer
 from . import dense_modules
-from .embedder import Embedder
+from .embedder import Embedder, in_training
 from .poolings import Pooling, parsed_poolings
 from .prompts import Prompts
 from .sentence_transformers.encoder import read_encoder, write_encoder
@@ -66,6 +66,7 @@ class TextEmbedder(Embedder):
     SAVES = (*Embedder.SAVES, "normalize", "truncate_dim")
     SAVED_AS = {"pooling": Saved(str | list[str | dict]), "truncate_dim": Saved(int | None, 1)}
     KEPT_APART = ("pooling",)
+    skips_prompts = True
 
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
@@ -118,23 +119,23 @@ class TextEmbedder(Embedder):
     def vectors_of_rows(self, rows, training=False):
         inputs = self.inputs_of_backbone(rows)
         if not training or not self.reads_layers:
-            return self._pooled_output(self.outputs_of_backbone(inputs, training), rows)
+            return self._pooled_output(self.outputs_of_backbone(inputs, training), rows, training)
         outputs = self.outputs_of_backbone(inputs, training, hidden_states=True)
         states = [*outputs["hidden_states"][:-1], outputs["sequence_output"]]
-        return ops.stack([self._pooled_output({"sequence_output": state}, rows) for state in states], axis=1)
+        return ops.stack([self._pooled_output({"sequence_output": state}, rows, training) for state in states], axis=1)
 
     def columns(self, vectors, x):
         if self.reads_layers and len(vectors.shape) == 3:  # evaluation: of the last layer only
             vectors = vectors[:, :, None]
         return super().columns(vectors, x)
 
-    def _pooled_output(self, outputs, rows):
+    def _pooled_output(self, outputs, rows, training):
         """Pools the outputs of the backbone, (b, s, m), to vectors of the texts, float32 (b, m)."""
         x = outputs["sequence_output"]
         self._width = x.shape[-1]
         real = real_tokens(rows)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
-        vectors = self.pooling(x, real, rows.get("prompt_lengths"))
+        vectors = self.pooling(x, real, rows.get("prompt_lengths"), **in_training(training))
         return vectors if self.truncate_dim is None else vectors[:, : self.truncate_dim]
 
     # === Text ===

@@ -8,17 +8,17 @@ from keras import ops
 from kerasbert.backend.chunks import in_chunks
 from kerasbert.models import Bert, BertConfig
 from kerasbert.retrieval import AdaptiveLayer, CoSENT, MultipleNegatives
-from kerasbert.tasks import TextEmbedder
+from kerasbert.tasks import Dropout, TextEmbedder
 from tests.models.reference import to_numpy
 from tests.retrieval.golden import R, cases
 
 SIZES = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=16)
 
 
-def embedder(objective, dropout=0.3, dtype="float32"):
+def embedder(objective, dropout=0.3, dtype="float32", pooling="mean"):
     keras.utils.set_random_seed(3)
     config = BertConfig(**SIZES, dropout=dropout, attention_dropout=dropout, initializer_range=0.2)
-    model = TextEmbedder(Bert(config, dtype=dtype, pooler=False), objective=objective)
+    model = TextEmbedder(Bert(config, dtype=dtype, pooler=False), pooling, objective=objective)
     model.compile(keras.optimizers.SGD(1.0))
     return model
 
@@ -51,6 +51,14 @@ def test_gradients_are_those_of_the_whole_batch():
     chunked, found = gradients(MultipleNegatives(chunk=2), steps=2)
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     assert difference(direct, chunked) < 1e-5 and found[0] != found[1]
+
+
+@pytest.mark.backends("torch", "jax")  # the backward pass of each calls the pooling once more
+def test_dropout_after_the_pooling():
+    direct, losses = gradients(MultipleNegatives(), pooling=["mean", Dropout(0.5)])
+    chunked, found = gradients(MultipleNegatives(chunk=2), pooling=["mean", Dropout(0.5)])
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    assert difference(direct, chunked) < 1e-5 and difference(direct, gradients(MultipleNegatives())[0]) > 0.05
 
 
 @pytest.mark.one_backend

@@ -7,7 +7,7 @@ import pytest
 import kerasbert
 from kerasbert.retrieval import CoSENT, DistillKL, MarginMSE, MultipleNegatives, max_sim, similarity
 from kerasbert.retrieval.late_interaction import max_sim_of_texts
-from kerasbert.tasks import Dense, LayerNorm, MultiVectorEmbedder, Normalize, QueryExpansion, TokenRules
+from kerasbert.tasks import Dense, LayerNorm, MultiVectorEmbedder, Normalize, Prompts, QueryExpansion, TokenRules
 from tests.models.reference import to_numpy
 
 QUERIES = ["who lives in Bonn ?", "Ann", "where lives Ann ?"]
@@ -238,6 +238,11 @@ def test_what_is_refused(make):
         make(similarity="cosine")
     with pytest.raises(ValueError, match="`query` must be a str"):
         make().rank(QUERIES, DOCUMENTS)
+    for documents, top_k, message in (("c d", None, "must be a list of str. Received: one str"), ([], 0, "at least 1")):
+        with pytest.raises(ValueError, match=message):
+            make().rank("a b", documents, top_k)
+    with pytest.raises(ValueError, match="Only a TextEmbedder can leave prompts out"):
+        make(prompts=Prompts({}, pooled=False))
     with pytest.raises(ValueError, match="same width"):
         make().similarity([np.zeros((2, 6))], [np.zeros((2, 5))])
     with pytest.raises(ValueError, match=r"arrays \(tokens, width\)"):

@@ -12,9 +12,10 @@ from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig, DistilBert, DistilBertConfig, Roberta, RobertaConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.retrieval import MultipleNegatives, Splade
-from kerasbert.tasks import QueryWeights, SparseEmbedder
+from kerasbert.tasks import Prompts, QueryWeights, SparseEmbedder
+from kerasbert.tasks.sparse_embedder import TokenWeights
 from kerasbert.training import add_lora
-from tests.models.reference import randomize
+from tests.models.reference import randomize, to_numpy
 
 WORDS = "the cat sat on a mat and dogs ran home fast while birds sang old songs all day".split()
 TEXTS = [" ".join(WORDS[i % 5 : i % 5 + n]) for i, n in enumerate([3, 12, 1, 7, 14, 5])]
@@ -116,6 +117,10 @@ def test_queries_without_an_encoder(frozen, backbone, tokenizer, tmp_path):
     again = kerasbert.load(tmp_path / "theirs")
     assert again.queries == QueryWeights(not frozen, frozen, None)  # the first route is the default one
     assert_equal(again, theirs)
+    shutil.copytree(tmp_path / "theirs", tmp_path / "bad")
+    (tmp_path / "bad" / "router_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="A Router needs a router_config.json. Received: .*bad without it"):
+        SparseEmbedder.from_preset(tmp_path / "bad")
     folder = tmp_path / "theirs" / "query_0_SparseStaticEmbedding"
     shutil.copy(tmp_path / "idf.json", folder)
     (folder / "config.json").write_text(json.dumps({"frozen": frozen, "path": "idf.json"}))
@@ -141,6 +146,18 @@ def test_a_masked_language_model_and_newer_types(backbone, tokenizer, tmp_path):
         ValueError, match="`transformer_task` in .* must be 'fill-mask'. Received: 'feature-extraction'"
     ):
         kerasbert.load(tmp_path / "sparse")
+
+
+def test_weights_of_tokens():
+    layer = TokenWeights(5)
+    layer.build((2, 4))
+    layer.weight.assign([1.0, 2.0, 3.0, 4.0, 5.0])
+    ids, real = (
+        np.int32([[3, 1, 3, 0], [4, 4, 2, 2]]),
+        np.array([[True, True, True, False], [True, True, False, False]]),
+    )
+    np.testing.assert_array_equal(to_numpy(layer(ids, real)), [[0, 2, 0, 4, 0], [0, 0, 0, 0, 5]])
+    np.testing.assert_array_equal(to_numpy(layer(ids)), [[1, 2, 0, 4, 0], [0, 0, 3, 0, 5]])
 
 
 # === Training ===
@@ -227,6 +244,17 @@ def test_bad_input(backbone, tokenizer, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             SparseEmbedder(backbone, **options)
+    for queries, message in (
+        ({"max_length": -3}, "`max_length` of QueryWeights must be at least 1. Received: -3"),
+        ({"max_length": 0}, "at least 1. Received: 0"),
+        ({"trainable": 1}, "`trainable` in QueryWeights must be bool"),
+        ({"foo": 1}, "with the fields trainable, default, max_length. Received: {'foo': 1}"),
+        (True, "`queries` must be a QueryWeights.* Received: True"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SparseEmbedder(backbone, queries=queries)
+    with pytest.raises(ValueError, match="Only a TextEmbedder can leave prompts out"):
+        SparseEmbedder(backbone, prompts=Prompts({}, pooled=False))
     model = SparseEmbedder(backbone, tokenizer=tokenizer)
     with pytest.raises(ValueError, match="needs a model with `queries`"):
         model.set_query_weights({"cat": 1.0})

@@ -11,7 +11,7 @@ import kerasbert
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig, WordVectors, WordVectorsConfig
 from kerasbert.retrieval import Matryoshka, MultipleNegatives
-from kerasbert.tasks import Dense, LayerNorm, StaticEmbedder, TextEmbedder
+from kerasbert.tasks import Dense, LayerNorm, Prompts, StaticEmbedder, TextEmbedder
 from tests.models.reference import randomize, to_numpy
 
 WORDS = "the cat sat on a mat and dogs ran home fast while birds sang old songs all day".split()
@@ -58,6 +58,21 @@ def test_folders_in_both_directions(options, backbone, tokenizer, tmp_path):
         np.testing.assert_allclose(
             ours.similarity(expected, expected), theirs.similarity(expected, expected), atol=1e-5
         )
+
+
+@pytest.mark.one_backend
+def test_texts_are_truncated_as_in_sentence_transformers(backbone, tokenizer, tmp_path):
+    StaticEmbedder(backbone, max_length=4, tokenizer=tokenizer).save_to_preset(tmp_path / "ours")
+    theirs = peer(tmp_path / "ours")
+    theirs.save(str(tmp_path / "theirs"))
+    for folder in ("ours", "theirs"):
+        ours = kerasbert.load(tmp_path / folder)
+        assert ours.max_length == 4
+        np.testing.assert_allclose(ours.embed(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    path = tmp_path / "theirs" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"Right"', '"Left"', 1))
+    with pytest.raises(ValueError, match="`direction` of the truncation in .* must be Right. Received: 'Left'"):
+        kerasbert.load(tmp_path / "theirs")
 
 
 @pytest.mark.one_backend
@@ -120,6 +135,10 @@ def test_bad_input(tokenizer, backbone, tmp_path):
     with pytest.raises(ValueError, match="must be a WordVectors. Received: Bert. For the vectors of an encoder"):
         sizes = dict(num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=8)
         StaticEmbedder(Bert(BertConfig(vocabulary_size=80, **sizes)))
+    with pytest.raises(ValueError, match="`max_length` must be a number of tokens, at least 1. Received: 0"):
+        StaticEmbedder(backbone, max_length=0)
+    with pytest.raises(ValueError, match="Only a TextEmbedder can leave prompts out"):
+        StaticEmbedder(backbone, prompts=Prompts({}, pooled=False))
     StaticEmbedder(backbone, tokenizer=tokenizer).save_to_preset(tmp_path)
     path = tmp_path / "modules.json"
     rows = json.loads(path.read_text())

@@ -137,6 +137,23 @@ def test_prompts_and_lower_case(backbone, tokenizer):
 
 
 @pytest.mark.one_backend
+def test_lower_case_leaves_special_tokens(tmp_path):
+    """As in sentence-transformers, for a tokenizer that distinguishes case."""
+    from sentence_transformers import SentenceTransformer
+
+    cased = Tokenizer.train("wordpiece", [" ".join(WORDS * 5)], 60)
+    sizes = dict(num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=64)
+    bert = randomize(Bert(BertConfig(vocabulary_size=cased.vocabulary_size, **sizes), pooler=False))
+    ours = TextEmbedder(bert, lowercase=True, prompts=Prompts({"fill": "[MASK] "}, "fill"), tokenizer=cased)
+    ours.save_to_preset(tmp_path)
+    texts = ["The CAT [SEP] Sat", "[mask] ÉΣ the"]
+    theirs = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(ours.embed(texts), theirs.encode(texts), atol=1e-5)
+    (word,) = cased.encode(["cat"], add_special_tokens=False)
+    assert ours.encode(["[MASK] CAT"])["token_ids"].tolist() == [[cased.cls_id, cased.mask_id, *word, cased.sep_id]]
+
+
+@pytest.mark.one_backend
 def test_bad_input(backbone, tokenizer):
     with pytest.raises(ValueError, match="`pooling` must be one or several of .*Received: 'median'"):
         TextEmbedder(backbone, "median")

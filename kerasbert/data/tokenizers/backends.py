@@ -1,6 +1,6 @@
-"""Finds word starts and row templates of a backend (a `tokenizers.Tokenizer`), and copies it for plain text.
+"""Finds word starts and row templates of a backend (a `tokenizers.Tokenizer`), and makes variants of it.
 
-The copy does not recognise special tokens in text.
+The copy for plain text does not recognise special tokens in text.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tokenizers as hf
-from tokenizers import pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from .checks import NOT_ENCODED, rust_errors
 
@@ -65,6 +65,14 @@ def row_template(backend: hf.Tokenizer, tokens: Sequence[str], pair: bool) -> tu
             items.append(("AB"[texts // len(probe.ids)], segment))
         texts += 1
     return tuple(items)
+
+
+def lower_casing_copy(backend: hf.Tokenizer) -> hf.Tokenizer:
+    """Copies the backend so that the copy first converts texts to lower case, except for special tokens."""
+    copy = hf.Tokenizer.from_str(backend.to_str())
+    before = [copy.normalizer] if copy.normalizer else []
+    copy.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+    return copy
 
 
 def plain_copy(backend: hf.Tokenizer, special_tokens: Sequence[str]) -> hf.Tokenizer:

@@ -23,7 +23,7 @@ from ..text import moses
 from ..text.folders import read_together, replaced_together
 from ..text.json_files import check_types, shortened
 from ..text.shipped import ONLY_IN_CLONES, SHIPPED, shipped_folder
-from .backends import plain_copy, row_template, word_starts
+from .backends import lower_casing_copy, plain_copy, row_template, word_starts
 from .checks import check_ids, encoding_errors, rust_errors
 from .families import FAMILIES
 from .growth import check_growth
@@ -224,7 +224,13 @@ class Tokenizer:
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
-    def save(self, folder: str | Path, segment_ids: bool = True, max_length: int | None = None) -> None:
+    def save(
+        self,
+        folder: str | Path,
+        segment_ids: bool = True,
+        max_length: int | None = None,
+        truncation: int | None = None,
+    ) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
         `transformers.AutoTokenizer` loads the folder and gives the same ids. Files of an earlier tokenizer are removed.
@@ -234,9 +240,11 @@ class Tokenizer:
             segment_ids: False if the model in the folder does not read segment ids. `AutoTokenizer` then does not
                 return `token_type_ids`, even if the tokenizer's template has segments.
             max_length: maximum number of tokens that the model in the folder reads. Default: that of the tokenizer.
+            truncation: number of tokens to which programs that read only `tokenizer.json` truncate texts. Default: no
+                limit.
         """
         with replaced_together(folder, last="tokenizer.json", stale=lambda new: TOKENIZER_FILES) as written:
-            write_files(self, written, segment_ids, max_length or self.max_length)
+            write_files(self, written, segment_ids, max_length or self.max_length, truncation)
 
     # === Encoding ===
 
@@ -399,6 +407,12 @@ class Tokenizer:
     def _plain_backend(self) -> hf.Tokenizer:
         """A copy of the backend that does not recognise special tokens in text."""
         return plain_copy(self.backend, [self.token(i) for i in self.special_ids])
+
+    @functools.cached_property
+    def lower_casing(self) -> "Tokenizer":
+        """A copy of the tokenizer that converts texts to lower case, but still recognises special tokens in them."""
+        further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
+        return Tokenizer(lower_casing_copy(self.backend), self.roles, *further)
 
     @functools.cached_property
     def content(self) -> dict:

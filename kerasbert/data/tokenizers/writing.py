@@ -4,6 +4,8 @@ import base64
 import json
 from pathlib import Path
 
+import tokenizers as hf
+
 from ..text.files import write_text, written_whole
 from .classes import class_settings
 from .families import FAMILIES, Family
@@ -14,12 +16,14 @@ from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, Sentenc
 TOKENIZER_FILES = (*READERS, "merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 
 
-def write_files(tokenizer, folder: Path, segment_ids: bool, max_length: int | None) -> None:
+def write_files(
+    tokenizer, folder: Path, segment_ids: bool, max_length: int | None, truncation: int | None = None
+) -> None:
     """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
     XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class reads the vocabulary
     instead. With `segment_ids`, transformers' tokenizer returns the segments of the template. It truncates texts to
-    `max_length` tokens, if asked to.
+    `max_length` tokens, if asked to. `truncation` is the limit in `tokenizer.json`.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
     typed = segment_ids and any(segment for _, segment in tokenizer.template(pair=True))
@@ -46,7 +50,11 @@ def write_files(tokenizer, folder: Path, segment_ids: bool, max_length: int | No
     write_text(folder / "special_tokens_map.json", json.dumps(untyped, indent=2, ensure_ascii=False))
     write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
     if not tokenizer.preparation:
-        write_text(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True))
+        backend = tokenizer.backend
+        if truncation is not None:
+            backend = hf.Tokenizer.from_str(backend.to_str())
+            backend.enable_truncation(truncation)
+        write_text(folder / "tokenizer.json", backend.to_str(pretty=True))
 
 
 def _special_token_entry(tokenizer, role: str) -> str | dict:
