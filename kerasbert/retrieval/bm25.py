@@ -28,6 +28,7 @@ class BM25:
         b: float = 0.4,
         language: str | None = "english",
     ):
+        _check_list(documents, "documents")
         library, self._stemmer, self._stop_words = required("bm25s", "retrieval"), None, []
         if language is not None:
             stemmers = required("Stemmer", "retrieval")
@@ -51,6 +52,7 @@ class BM25:
 
     def search(self, queries: Sequence[str], top_k: int = 10) -> Found:
         """Finds the documents with words of the queries. Documents without any are not found."""
+        _check_list(queries, "queries")
         best = Best(len(queries), check_top_k(top_k, len(self.order)), self.order)
         for row, words in enumerate(self._words(queries)):
             known = [word for word in words if word in self._index.vocab_dict]
@@ -58,6 +60,11 @@ class BM25:
             scores = np.where(scores > 0, scores, -np.inf)
             best.add(slice(row, row + 1), slice(0, len(scores)), scores[None])
         return best.found()
+
+
+def _check_list(texts, what):
+    if isinstance(texts, str):
+        raise ValueError(f"`{what}` must be a list of str. Received: {texts!r:.60}, one str. Use [{texts!r:.60}].")
 
 
 # The stop words of Lucene.

@@ -208,6 +208,24 @@ def is_embedder(model: Any) -> bool:
     return all(hasattr(model, name) for name in ("embed_queries", "embed_documents", "similarity"))
 
 
+def pair_scores(reranker: Any, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+    """Scores pairs of a query and a document by a reranker, or by a function of the pairs.
+
+    Returns: float64 (number of pairs,).
+
+    Raises:
+        ValueError: unless the model gives one score per pair.
+    """
+    found = reranker.score(pairs, batch_size=batch_size) if hasattr(reranker, "score") else reranker(pairs)
+    scores = np.asarray(found, float)
+    if scores.shape != (len(pairs),):
+        raise ValueError(
+            f"A reranker must give one score per pair. Received: scores of the shape {scores.shape} for {len(pairs)} "
+            "pairs. Use a model with one output."
+        )
+    return scores
+
+
 CHUNK = 5_000  # documents whose vectors are kept at once
 
 
@@ -247,12 +265,7 @@ def _by_second_vectors(model, queries, documents, results, batch_size):
 def _by_pairs(model, queries, documents, results, batch_size):
     """Scores of a reranker for the results of a first stage."""
     pairs = [(query, one) for query, found in results.items() for one in found]
-    scores = np.asarray(model.score([(queries[q], documents[d]) for q, d in pairs], batch_size=batch_size))
-    if scores.shape != (len(pairs),):
-        raise ValueError(
-            f"A reranker must give one score per pair. Received: scores of the shape {scores.shape} for {len(pairs)} "
-            "pairs. Use a model with one output."
-        )
+    scores = pair_scores(model, [(queries[q], documents[d]) for q, d in pairs], batch_size)
     scored: dict[str, dict[str, float]] = {query: {} for query in results}
     for (query, document), score in zip(pairs, scores, strict=True):
         scored[query][document] = float(score)

@@ -213,6 +213,14 @@ def loss_of(objective: Any) -> Loss:
     known = [field.name for field in dataclasses.fields(cls)]
     if not set(options) <= set(known):
         raise ValueError(f"{cls.__name__} has the options {', '.join(known)}. Received: {objective!r:.80}.")
+    fields = [field for field in dataclasses.fields(cls) if field.name not in options]
+    missing = [field.name for field in fields if field.default is field.default_factory is dataclasses.MISSING]
+    if missing:
+        raise ValueError(
+            f"{cls.__name__} needs {', '.join(missing)}. Received: {objective!r:.80}. A loss around another one is "
+            'written as "Splade(MultipleNegatives)" or "Matryoshka(CoSENT, dims=[128, 64])", or as a dict: {"name": '
+            '"Splade", "loss": "MultipleNegatives"}.'
+        )
     return cls(**{name: loss_of(value) if isinstance(value, dict) else value for name, value in options.items()})
 
 
@@ -223,7 +231,7 @@ def _full_name(name):
 def check_choice(loss, field, table):
     """Raises a ValueError unless a field of the loss, if it has it, is a key of the table."""
     value = getattr(loss, field, None)
-    if value is not None and value not in table:
+    if value is not None and not (isinstance(value, str) and value in table):
         raise ValueError(f"`{field}` of {loss.name} must be one of {', '.join(table)}. Received: {value!r}.")
 
 

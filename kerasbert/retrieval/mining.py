@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .evaluation import is_embedder, pair_scores
 from .search import SIMILARITIES, rows_of, search
 
 LAYOUTS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
@@ -123,6 +124,7 @@ def mine_hard_negatives(
         raise ValueError(
             f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."
         )
+    _check_reranker(reranker)
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
@@ -134,7 +136,7 @@ def mine_hard_negatives(
     for row, (query, texts) in enumerate(positives.items()):
         own, found = np.array([number[text] for text in texts]), nearest[row]
         if rescored:
-            score = functools.partial(_pair_scores, reranker, query, documents)
+            score = functools.partial(_pair_scores, reranker, query, documents, batch_size)
         else:
             score = functools.partial(_vector_scores, similarity, rows_of(queries, slice(row, row + 1)), vectors)
         scores, own_scores = score(found), score(own)
@@ -144,6 +146,16 @@ def mine_hard_negatives(
         far = [(documents[found[i]], 0, scores[i]) for i in chosen]
         rows += _examples(query, near, far, layout, rules.num_negatives, with_scores)
     return rows
+
+
+def _check_reranker(reranker):
+    """Raises a ValueError for embedders, and for other models that do not score pairs."""
+    is_function = callable(reranker) and not hasattr(reranker, "predict")
+    if reranker is not None and (is_embedder(reranker) or not (is_function or hasattr(reranker, "score"))):
+        raise ValueError(
+            f"`reranker` must be a Reranker, or a function of pairs. Received: a {type(reranker).__name__}. An "
+            "embedder is passed as `model`."
+        )
 
 
 def _positives(pairs):
@@ -172,9 +184,8 @@ def _vector_scores(similarity, query, vectors, numbers):
     return np.asarray(similarity(query, rows_of(vectors, numbers)), float)[0]
 
 
-def _pair_scores(reranker, query, documents, numbers):
-    pairs = [(query, documents[i]) for i in numbers]
-    return np.asarray(reranker.score(pairs) if hasattr(reranker, "score") else reranker(pairs), float)
+def _pair_scores(reranker, query, documents, batch_size, numbers):
+    return pair_scores(reranker, [(query, documents[i]) for i in numbers], batch_size)
 
 
 def _examples(query, positives, negatives, layout, count, with_scores):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+DOUBLED = 4096  # documents that are copied to float64 at once
 NO_TOKENS = -1e9  # the score of a query token with a document that has no tokens, as in `similarity.max_sim`
 Vectors = Any  # numpy (n, m), scipy CSR (n, m), or a list of n arrays (tokens, m)
 
@@ -217,22 +218,32 @@ def unit_rows(vectors: Vectors) -> Vectors:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _dots(queries, documents):
+def _dots(queries, documents, dtype="float32"):
     if is_sparse(queries) or is_sparse(documents):
         found = queries @ documents.T
         return found.toarray() if is_sparse(found) else np.asarray(found)
-    return np.asarray(queries, "float32") @ np.asarray(documents, "float32").T
+    return np.asarray(queries, dtype) @ np.asarray(documents, dtype).T
+
+
+def _doubled(vectors):
+    return vectors.astype("float64") if is_sparse(vectors) else np.asarray(vectors, "float64")
 
 
 def _squares(vectors):
     if is_sparse(vectors):
-        return np.asarray(vectors.multiply(vectors).sum(axis=1), "float32").reshape(-1)
-    return np.square(np.asarray(vectors, "float32")).sum(axis=1)
+        return np.asarray(vectors.multiply(vectors).sum(axis=1)).reshape(-1)
+    return np.square(vectors).sum(axis=1)
 
 
 def _euclidean(queries, documents):
-    squares = _squares(queries)[:, None] - 2 * _dots(queries, documents) + _squares(documents)
-    return -np.sqrt(np.maximum(squares, 0))
+    """Negative distances, from |q|² - 2qd + |d|² in float64, in parts: in float32, it loses small distances."""
+    queries, scores = _doubled(queries), np.empty((size(queries), size(documents)), "float32")
+    own = _squares(queries)[:, None]
+    for start in range(0, size(documents), DOUBLED):
+        part = _doubled(documents[start : start + DOUBLED])
+        squares = own - 2 * _dots(queries, part, "float64") + _squares(part)
+        scores[:, start : start + DOUBLED] = -np.sqrt(np.maximum(squares, 0))
+    return scores
 
 
 def _manhattan(queries, documents):

@@ -1,6 +1,7 @@
 """Hard negatives, contrastive pairs, zero-shot scores and pooling without prompts: the worked numbers."""
 
 import collections
+import types
 
 import numpy as np
 import pytest
@@ -64,6 +65,14 @@ def test_mining_with_scores_and_an_embedder():
     )
     assert [score for *_, score in scored] == [int(text[1]) for _, text, _ in scored]
 
+    sizes = []
+
+    class Batches:
+        score = staticmethod(lambda pairs, batch_size: sizes.append(batch_size) or [0.0] * len(pairs))
+
+    mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS, rules, reranker=Batches(), with_scores=True, batch_size=5)
+    assert set(sizes) == {5}
+
     class Opposite:  # sparse vectors, and the similarity of a model
         embed_queries = staticmethod(lambda texts, batch_size: scipy.sparse.csr_matrix(encode(texts)))
         embed_documents = embed_queries
@@ -76,7 +85,7 @@ def test_mining_with_scores_and_an_embedder():
 
 def numbers_reranker():
     class Numbers:
-        score = staticmethod(lambda pairs: [int(text[1]) for _, text in pairs])
+        score = staticmethod(lambda pairs, batch_size: [int(text[1]) for _, text in pairs])
 
     return Numbers()
 
@@ -132,5 +141,13 @@ def test_bad_input():
         mine_hard_negatives([("q", "d", "e")], encode)
     with pytest.raises(ValueError, match=r"\(candidates, 3\). Received: \(3,\)"):
         entailment_scores([1.0, 2.0, 3.0], ["a", "b", "c"])
+    with pytest.raises(ValueError, match="`reranker` must be a Reranker, or a function of pairs. Received: a str"):
+        mine_hard_negatives(PAIRS, encode, reranker="model")
+    embedder = types.SimpleNamespace(embed_queries=encode, embed_documents=encode, similarity=np.dot)
+    with pytest.raises(ValueError, match="Received: a SimpleNamespace. An embedder is passed as `model`"):
+        mine_hard_negatives(PAIRS, encode, reranker=embedder)
+    with pytest.raises(ValueError, match=r"one score per pair. Received: scores of the shape \(3, 3\) for 3 pairs"):
+        rules = NegativeRules(1, max_score=0.5)
+        mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS[:3], rules, reranker=lambda pairs: [[0, 0, 0]] * len(pairs))
     with pytest.raises(ValueError, match="one of unique, oversampling, undersampling. Received: 'all'"):
         contrastive_pairs([0, 1], "all")

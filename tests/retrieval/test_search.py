@@ -44,6 +44,18 @@ def test_similarities_are_those_of_the_losses():
 
 
 @pytest.mark.one_backend
+@pytest.mark.parametrize("convert", [np.asarray, scipy.sparse.csr_matrix])
+def test_small_distances_between_long_vectors(convert, monkeypatch):
+    monkeypatch.setitem(search.__globals__, "DOUBLED", 3)
+    query = 3 * R(7, 1, 768)
+    documents = np.concatenate([query + step * R(8, 1, 768) for step in (2e-4, 0, 1e-4, 1)]).astype("float32")
+    exact = np.sqrt(np.square(documents.astype("float64") - query).sum(axis=1))
+    found = search(convert(query), convert(documents), 4, "euclidean")
+    assert found.numbers.tolist() == [[1, 2, 0, 3]]
+    np.testing.assert_allclose(found.scores[0], -exact[[1, 2, 0, 3]], rtol=1e-5, atol=5e-6)
+
+
+@pytest.mark.one_backend
 @pytest.mark.parametrize("memory", [1, 1_000, 2**27])
 def test_blocks_of_all_sizes_find_the_same(memory):
     ids = [str(i) for i in range(40)]
@@ -108,6 +120,10 @@ def test_bm25():
     assert BM25(["Häuser", "Katzen"], language="german").search(["Haus"], 1).numbers.tolist() == [[0]]
     with pytest.raises(ValueError, match="documents with words. Received: 2 documents without any"):
         BM25(["", "the"])
+    with pytest.raises(ValueError, match=r"`documents` must be a list of str. Received: 'a cat', .*\['a cat'\]"):
+        BM25("a cat")
+    with pytest.raises(ValueError, match="`queries` must be a list of str. Received: 'cat', one str"):
+        index.search("cat")
     with pytest.raises(ValueError, match="`language` must be None or one of .*. Received: 'latin'"):
         BM25(texts, language="latin")
     with pytest.raises(ValueError, match="`top_k` must be from 1 to the number of documents, 5. Received: 6"):

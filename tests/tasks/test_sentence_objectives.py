@@ -77,6 +77,11 @@ def test_options_of_objectives(tiny_backbone):
         TextEmbedder(tiny_backbone(), objective={"name": "triplet", "scale": 2.0})
     with pytest.raises(ValueError, match="CosineSimilarity has the options chunk. Received"):
         TextEmbedder(tiny_backbone(), objective={"name": "cosine", "scale": 2.0})
+    for wrong in ("Splade", {"name": "Matryoshka", "dims": [64]}):
+        with pytest.raises(ValueError, match=r"(Splade|Matryoshka) needs loss. Received: .*Matryoshka\(CoSENT, dims="):
+            loss_of(wrong)
+    with pytest.raises(ValueError, match=r"`similarity` of MultipleNegatives must be one of .*Received: \[1\]"):
+        loss_of({"name": "ranking", "similarity": [1]})
 
 
 @pytest.mark.one_backend
