@@ -4,6 +4,7 @@ python -m pipelines.embed documents.txt --model saved_models/mine --output vecto
 python -m pipelines.embed corpus.jsonl --model saved_models/mine --column text --prompt document --output vectors.npy
 """
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -56,20 +57,15 @@ def embed(
     if not texts:
         raise ValueError(f"{input} has no texts.")
     methods = {"query": loaded.embed_queries, "document": loaded.embed_documents}
-    if prompt in methods:
-        vectors = methods[prompt](texts, batch_size=batch_size)
-    else:
-        vectors = loaded.embed(texts, batch_size=batch_size, prompt=prompt)
-    write_vectors(output, vectors)
+    compute = methods[prompt] if prompt in methods else functools.partial(loaded.embed, prompt=prompt)
+    check_suffix(output, compute(texts[:1]))  # before the others, which may take hours
+    write_vectors(output, compute(texts, batch_size=batch_size))
     print(f"wrote {output}: {len(texts):,} texts")
 
 
 def write_vectors(path: Path, vectors) -> None:
     """Writes vectors: numpy (n, m), scipy CSR (n, m), or a list of arrays (tokens, m)."""
-    wanted = ".npy" if isinstance(vectors, np.ndarray) else ".npz"
-    if path.suffix != wanted:
-        kind = "dense" if wanted == ".npy" else "sparse" if is_sparse(vectors) else "multi-vector"
-        raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
+    check_suffix(path, vectors)
     with written_whole(path) as file:
         if isinstance(vectors, np.ndarray):
             np.save(file, vectors)
@@ -79,6 +75,14 @@ def write_vectors(path: Path, vectors) -> None:
             scipy.sparse.save_npz(file, vectors)
         else:
             np.savez(file, vectors=np.concatenate(vectors), lengths=np.array([len(one) for one in vectors]))
+
+
+def check_suffix(path: Path, vectors) -> None:
+    """Raises a ValueError unless a file has the extension of the kind of vectors."""
+    wanted = ".npy" if isinstance(vectors, np.ndarray) else ".npz"
+    if path.suffix != wanted:
+        kind = "dense" if wanted == ".npy" else "sparse" if is_sparse(vectors) else "multi-vector"
+        raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
 
 
 main = Command(embed, groups={"data": ("input", "output", "column"), "model": ("model", "prompt")}, first=("input",))

@@ -89,7 +89,7 @@ def evaluate(
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
     if task == RETRIEVAL:
         return _written(*score_searches(model, sources, stages, batch_size or 32), output, answer_files)
-    wanted = None if task in (None, MINIMAL_PAIRS) else task_of(task).kind
+    wanted = _wanted_kind(task, stages)
     recipe = _recipe_of(model) if corpus else None
     loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
     kind = _checked_kind(loaded, task, wanted)
@@ -114,6 +114,20 @@ def _written(scores: dict, found: Sequence, output: Path | None, files: dict[str
     written = zip(files.values(), found, strict=False)
     write_results(output, scores, {file: given for file, given in written if file and given})
     return scores
+
+
+def _wanted_kind(task: str | None, stages: Stages) -> str | None:
+    """Returns the kind of examples of a task without stages, None if there is none.
+
+    Raises:
+        ValueError: if stages are given.
+    """
+    if stages.given:
+        raise ValueError(
+            "--first-stage, --top-k and --split are for searches of folders in the form of BEIR. Received: "
+            f"{', '.join(stages.given)} without --task {RETRIEVAL}. Add --task {RETRIEVAL}."
+        )
+    return None if task in (None, MINIMAL_PAIRS) else task_of(task).kind
 
 
 def _checked_kind(model, task: str | None, wanted: str | None) -> str | None:

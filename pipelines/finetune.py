@@ -29,6 +29,7 @@ from .runs.model_card import write_card
 from .runs.outputs import check_outputs, write_json
 from .runs.reports import MOST_ROWS, spread, validation_rows
 from .runs.task_options import Files, Generation, Optimizer, Start, Training
+from .runs.text_scores import check_evaluable
 from .runs.text_to_text import Wording
 from .runs.trackers import Tracker
 
@@ -88,7 +89,7 @@ def finetune(
         lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
-    spec = task_of(task).with_columns(columns)
+    spec = _checked_task(task, columns, objective, start)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)
@@ -113,6 +114,15 @@ def finetune(
     counted = {"source": str(data), "examples": found.num_examples}
     write_card(output, TITLES[spec.kind], counted, tuning.recipe, {"seeds": len(runs), **summary(runs)}, *kept)
     return _written(output, {"runs": runs, **summary(runs)}, tuning.recipe, answer_files)
+
+
+def _checked_task(task: str, columns: Columns, objective: Objective, start: Start) -> TaskSpec:
+    """Returns a task, or raises a ValueError for options that it does not read."""
+    spec = task_of(task).with_columns(columns)
+    objective.check_kind(spec.kind)
+    if spec.kind in KINDS and start.text_to_text:
+        raise ValueError(f"--text-to-text is for tasks with labels or answers. Received: --task {task}. Leave it out.")
+    return spec
 
 
 def _written(output: Path, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
@@ -179,6 +189,8 @@ def read_texts(
         name: read_texts_or_searches(path, spec.columns, objective.text_columns, reading, options.limit)
         for name, path in sources.items()
     }
+    for name, path in sources.items():
+        check_evaluable(testing[name], path)
     training = objective.mined(spec.kind, model, training, reading, options.batch_size)
     shown, validation = split_tenth(training) if options.chooses else (training, None)
     loss = objective.loss_for(spec.kind, shown, updates_of(len(shown), options.batch_size, options.epochs))

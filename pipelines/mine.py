@@ -21,6 +21,7 @@ from .reading.tables import Reading
 from .reading.text_columns import read_text_columns
 from .runs.losses import read_documents
 from .runs.outputs import check_outputs
+from .runs.searching import loaded_reranker
 from .runs.task_options import Files
 
 
@@ -94,7 +95,7 @@ def mine(
         raise ValueError(f"Negatives are found by an embedder. Received: {model}, a {type(miner).__name__}.")
     corpus = [] if documents is None else read_documents(documents, reading)
     chosen = NegativeRules(**{field.name: getattr(rules, field.name) for field in fields(rules)})
-    scorer = None if reranker is None else kerasbert.load(reranker)
+    scorer = loaded_reranker(reranker)
     rows = mine_hard_negatives(
         found.x, miner, corpus, chosen, layout, scorer, with_scores=with_scores, seed=seed, batch_size=batch_size
     )

@@ -6,14 +6,13 @@ python -m pipelines.search "how do cats rest" --model bm25 --documents corpus.tx
 
 import json
 
-import kerasbert
 from kerasbert.retrieval import BM25, search
 from kerasbert.retrieval.evaluation import is_embedder
 
 from .command_line.command import Command
 from .reading.tables import Reading
 from .runs.losses import read_documents
-from .runs.searching import WORDS, loaded_stage
+from .runs.searching import WORDS, loaded_reranker, loaded_stage
 from .runs.task_options import Files
 
 
@@ -44,7 +43,7 @@ def find(
         raise ValueError("A search needs a query. Received: none.")
     texts = read_documents(documents, Reading(files.encoding, files.format))
     stage = loaded_stage(model)
-    second = None if reranker is None else kerasbert.load(reranker)
+    second = loaded_reranker(reranker)
     count = min(top if second is None else top_k, len(texts))
     if stage == WORDS:
         found = BM25(texts).search(queries, count)

@@ -34,6 +34,12 @@ class Options:
     become options with a prefix: --columns.text.
     """
 
+    @property
+    def given(self) -> list[str]:
+        """The options with another value than their default, as on the command line: --top-k."""
+        fields = dataclasses.fields(typing.cast(typing.Any, self))
+        return [f"--{each.name.replace('_', '-')}" for each in fields if getattr(self, each.name) != each.default]
+
 
 @dataclasses.dataclass(frozen=True)
 class Option:

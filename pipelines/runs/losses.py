@@ -45,6 +45,20 @@ class Objective(Options):
     def __post_init__(self):
         if self.mine_negatives is not None and self.mine_negatives < 1:
             raise ValueError(f"`mine_negatives` must be at least 1. Received: {self.mine_negatives}.")
+        unused = [name for name in self.given if name in ("--miner", "--documents")]
+        if unused and self.mine_negatives is None:
+            raise ValueError(
+                f"--miner and --documents are for hard negatives. Received: {' and '.join(unused)} without "
+                "--mine-negatives. Add --mine-negatives NUMBER."
+            )
+
+    def check_kind(self, kind: str) -> None:
+        """Raises a ValueError if options are given for a kind of examples that has no use for them."""
+        if kind not in KINDS and self.given:
+            raise ValueError(
+                f"{', '.join(self.given)} {'is' if len(self.given) == 1 else 'are'} for --task {', '.join(KINDS)}. "
+                f"Received: a task of kind {kind}."
+            )
 
     def mined(self, kind: str, model: str, examples: Examples, reading: Reading, batch_size: int) -> Examples:
         """Adds hard negatives to pairs, in the form that the loss reads."""

@@ -58,6 +58,24 @@ def loaded_stage(name: str) -> Any:
     return model
 
 
+def loaded_reranker(name: str | None) -> Any:
+    """Loads the model of --reranker, which gives one score per pair; returns None as it is."""
+    if name is None:
+        return None
+    model = kerasbert.load(name)
+    if not hasattr(model, "score") or not hasattr(model, "rank"):
+        raise ValueError(
+            f"--reranker must be a reranker. Received: {name}, a {type(model).__name__}. Train one with kerasbert "
+            "finetune --task rerank. An embedder is for --model."
+        )
+    if len(model.labels) > 1:
+        raise ValueError(
+            f"--reranker must give one score per pair. Received: {name} with {len(model.labels)} outputs, "
+            f"{', '.join(map(str, model.labels))}."
+        )
+    return model
+
+
 def score_searches(
     model: str, sources: dict[str, str], stages: Stages, batch_size: int
 ) -> tuple[dict[str, float], list[tuple[Searches, list]]]:

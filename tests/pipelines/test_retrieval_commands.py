@@ -11,7 +11,7 @@ from kerasbert.backend import seed_everything
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.retrieval import CoSENT, Matryoshka, MultipleNegatives, Splade, retrieve
-from kerasbert.tasks import TextEmbedder
+from kerasbert.tasks import Reranker, TextEmbedder
 from pipelines.embed import embed, write_vectors
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
@@ -21,7 +21,7 @@ from pipelines.reading.labelled import Columns
 from pipelines.reading.text_columns import expanded, read_searches, read_text_columns
 from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, shown
 from pipelines.runs.searching import Stages
-from pipelines.runs.task_options import Optimizer, Training
+from pipelines.runs.task_options import Optimizer, Start, Training
 from pipelines.runs.text_scores import text_pair_scores
 from pipelines.search import find
 
@@ -114,6 +114,8 @@ def test_stages_of_an_evaluation(tuned, collection, tmp_path):
         evaluate("bm25", (str(collection),), task="retrieval", stages=Stages(first_stage=str(tuned[0])))
     with pytest.raises(ValueError, match="--task retrieval needs folders in the form of BEIR. Received: no --data"):
         evaluate("bm25", task="retrieval")
+    with pytest.raises(ValueError, match="Received: --first-stage, --top-k without --task retrieval. Add --task retr"):
+        evaluate(str(tuned[0]), (str(collection),), stages=stages)
 
 
 def test_evaluation_on_tables(tuned, tmp_path, capsys):
@@ -131,10 +133,17 @@ def test_evaluation_on_tables(tuned, tmp_path, capsys):
     lists = Examples([(a, [b, c]) for a, b, c in triplets.x], [[1.0, 0.0]] * 16)
     assert text_pair_scores(model, triplets) == text_pair_scores(model, lists)
     assert text_pair_scores(model, triplets)[0]["accuracy"] > 0.6
+    for teacher in ([0.9, 0.8], 0.1):  # its scores of the documents, or their margin
+        assert text_pair_scores(model, Examples(triplets.x, [teacher] * 16)) == text_pair_scores(model, triplets)
     for wrong, message in (
         (Examples(PAIRS, [None] * 16), "need labels, or negatives"),
         (Examples([("a",)] * 2, [1.0, 0.0]), "two texts or more. Received: rows of one text"),
         (Examples(PAIRS, ["x"] * 16), "pairs with a number.*Received: 2 texts with 'x'"),
+        (Examples(PAIRS, [[0.5, 0.1]] * 16), r"pairs with a number.*Received: 2 texts with \[0.5, 0.1\]"),
+        (Examples(triplets.x, ["x"] * 16), "triplets or n-tuples.*Received: 3 texts with 'x'"),
+        (Examples(lists.x, [[0.9, 0.2]] * 16), r"Lists to evaluate on need labels, which are 0 .*: \[0.9, 0.2\]"),
+        (Examples(lists.x, [[1.0, 0.0]] * 15 + [[1.0]]), r"Lists to evaluate on need labels.*Received: \[1.0\]"),
+        (Examples(lists.x, [None] * 16), "Lists to evaluate on need labels.*Received: None"),
     ):
         with pytest.raises(ValueError, match=message):
             text_pair_scores(model, wrong)
@@ -182,6 +191,8 @@ def test_losses_as_text():
         parsed_loss("Cosent")
     with pytest.raises(ValueError, match="CoSENT has the options"):
         parsed_loss("CoSENT(temperature=2)")
+    with pytest.raises(ValueError, match="Matryoshka needs loss. Received"):
+        parsed_loss("Matryoshka(dims=[64])")
 
 
 def test_losses_for_columns():
@@ -206,6 +217,24 @@ def test_losses_for_columns():
         Objective(loss="ListNet").loss_for("embed", Examples([("a", "b")], [None]), 1)
     with pytest.raises(ValueError, match="--matryoshka is for --task embed"):
         Objective(matryoshka=(4,)).loss_for("multivector", Examples([("a", "b")], [None]), 1)
+
+
+def test_options_of_other_tasks(tmp_path):
+    for task, options, message in (
+        ("classes", dict(objective=Objective("CoSENT", (64,))), "--loss, --matryoshka are for --task embed, sparse"),
+        ("ner", dict(objective=Objective(mine_negatives=1)), "--mine-negatives is for --task .*a task of kind tags"),
+        ("rerank", dict(start=Start(text_to_text=True)), "--text-to-text is for .*Received: --task rerank"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            finetune("no model", "no data", tmp_path / "output", task=task, **options)
+    with pytest.raises(ValueError, match="hard negatives. Received: --miner and --documents without --mine-negatives"):
+        Objective(miner="a", documents="b")
+
+
+def test_held_out_examples_are_checked_before_training(model, pairs, tmp_path):
+    with pytest.raises(ValueError, match="pairs.jsonl: Pairs to evaluate on need labels"):
+        finetune(model, pairs, tmp_path / "output", held_out=(pairs,), task="embed")
+    assert not (tmp_path / "output" / "logs").exists()
 
 
 def test_examples_that_do_not_fit_the_loss():
@@ -265,7 +294,7 @@ def test_mined_files(model, pairs, tmp_path, capsys):
         mine(str(output), model, tmp_path / "again.jsonl")
 
 
-def test_vectors_in_a_file(model, tmp_path, capsys):
+def test_vectors_in_a_file(model, tmp_path, capsys, monkeypatch):
     (tmp_path / "texts.txt").write_text("\n".join(word for word in WORDS))
     loaded = kerasbert.load(model)
     embed(str(tmp_path / "texts.txt"), model, tmp_path / "vectors.npy")
@@ -275,8 +304,11 @@ def test_vectors_in_a_file(model, tmp_path, capsys):
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), loaded.embed_queries(WORDS), atol=1e-6)
     with pytest.raises(ValueError, match="`prompt` must be one of"):
         embed(path, model, tmp_path / "vectors.npy", column="body", prompt="passage")
+    read = []
+    monkeypatch.setattr(TextEmbedder, "embed", lambda self, texts, **options: read.append(texts) or np.zeros((1, 2)))
     with pytest.raises(ValueError, match="dense embedder must end in .npy. Received: .*vectors.npz"):
         embed(path, model, tmp_path / "vectors.npz", column="body")
+    assert read == [WORDS[:1]]
     sparse = scipy.sparse.csr_matrix(np.eye(3, dtype="float32"))
     write_vectors(tmp_path / "sparse.npz", sparse)
     assert (scipy.sparse.load_npz(tmp_path / "sparse.npz") != sparse).nnz == 0
@@ -301,3 +333,17 @@ def test_searching_a_file(tuned, tmp_path, capsys):
         assert scores == sorted(scores, reverse=True) and len(scores) <= 3
     with pytest.raises(ValueError, match="needs a query. Received: none"):
         find(str(path))
+
+
+def test_models_that_are_no_rerankers(model, pairs, tmp_path):
+    classes, documents = tmp_path / "classes", tmp_path / "documents.txt"
+    documents.write_text("a text\n")
+    Reranker.from_preset(model, labels=["a", "b", "c"]).save_to_preset(classes)
+    for wrong, message in (
+        (model, "--reranker must be a reranker. Received: .*, a TextEmbedder"),
+        (str(classes), "--reranker must give one score per pair. Received: .* with 3 outputs, a, b, c"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            find(str(documents), reranker=wrong, queries=("a",))
+        with pytest.raises(ValueError, match=message):
+            mine(pairs, model, tmp_path / "mined.jsonl", reranker=wrong)
