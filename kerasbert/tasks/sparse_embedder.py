@@ -266,7 +266,7 @@ class SparseEmbedder(Embedder):
                     "An export has the encoder of documents. Received: queries with weights of their own. Load the "
                     "model without `engine`."
                 )
-            weights = ops.convert_to_numpy(self.query_weights.weight).astype("float32")
+            weights = np.asarray(ops.convert_to_numpy(self.query_weights.weight), "float32")
             rows = unmarked_rows(self.tokenizer_of_texts(), texts, self._query_length())
             return sparse_modules.weighted_presence(rows, weights)
         parts, places = [], []

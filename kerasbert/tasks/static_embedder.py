@@ -1,6 +1,7 @@
 """Static embeddings: the mean of one vector for each token, without an encoder."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import keras
@@ -181,7 +182,7 @@ class StaticEmbedder(TextEmbedder):
     def save_tokenizer(self, folder):
         if self.tokenizer is not None:
             limit = self.max_length if self.max_length < NO_LIMIT else None
-            self.tokenizer.save(folder, self.texts_have_segments, self.max_length, truncation=limit)
+            self.tokenizer.save(Path(folder), self.texts_have_segments, self.max_length, truncation=limit)
 
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except the table and the tokenizer."""
