@@ -160,15 +160,16 @@ def test_it_learns(make, name):
 
 
 def test_bfloat16_with_chunks(make, tiny_backbone):
-    objective = MultipleNegatives(scale=1.0, similarity="max_sim", chunk=2)
+    """Rounding may change which token is the best, so the gradients are compared within the dtype."""
     changes, losses = {}, {}
-    for dtype in ("float32", "mixed_bfloat16"):
+    for dtype, chunk in (("float32", 2), ("mixed_bfloat16", 2), ("mixed_bfloat16", None)):
+        objective = MultipleNegatives(scale=1.0, similarity="max_sim", chunk=chunk)
         model = make(RULES, backbone=tiny_backbone(dtype=dtype, attention_dropout=0.0), objective=objective)
         assert model.embed_queries("Ann").dtype == np.float32
-        changes[dtype], losses[dtype] = gradients(model)
-    np.testing.assert_allclose(losses["mixed_bfloat16"], losses["float32"], rtol=0.02)
-    one, other = (np.concatenate([x.ravel() for x in changes[dtype]]) for dtype in changes)
-    assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(one)
+        changes[dtype, chunk], losses[dtype, chunk] = gradients(model)
+    np.testing.assert_allclose(losses["mixed_bfloat16", 2], losses["float32", 2], rtol=0.02)
+    chunked, whole = (np.concatenate([x.ravel() for x in changes["mixed_bfloat16", chunk]]) for chunk in (2, None))
+    assert np.linalg.norm(chunked - whole) < 0.02 * np.linalg.norm(whole)
 
 
 @pytest.mark.one_backend
