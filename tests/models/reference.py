@@ -119,6 +119,30 @@ def check_outputs(ours, theirs, config, names, padding, tolerance=1e-5, choices=
         np.testing.assert_allclose(found, wanted, atol=tolerance, rtol=tolerance, err_msg=f"{padding} {our_name}")
 
 
+def check_states(backbone, theirs, ours, inputs, real, blocks):
+    """Compares the hidden states and attention weights of all blocks at the real tokens.
+
+    Args:
+        ours, inputs, real: a batch, as `example` returns it.
+        blocks: their number.
+
+    Returns: both outputs.
+    """
+    import torch
+
+    found = backbone(ours, hidden_states=True, attention_weights=True)
+    with torch.no_grad():
+        tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
+        expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
+    assert len(found["hidden_states"]) == blocks + 1 and len(found["attention_weights"]) == blocks
+    for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
+        np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
+    for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
+        one, other = (np.moveaxis(to_numpy(weights), 1, 2)[real] for weights in (one, other))
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    return found, expected
+
+
 def check_way_back(ours, theirs, folder):
     """What we write, transformers loads without a missing or an unexpected key, bit-equal; and we load it, too."""
     import torch

@@ -19,6 +19,7 @@ from tests.models.reference import (
     check_outputs,
     check_packing,
     check_padding_invariance,
+    check_states,
     check_way_back,
     example,
     randomize,
@@ -72,20 +73,10 @@ def test_masked_lm_without_projection_equals_transformers_both_ways(tmp_path):
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_path):
-    import torch
 
     theirs = their_model("ElectraModel", their_config(hidden_act="gelu"), tmp_path)
     ours, inputs, real = example(61, padding, num_segments=3)
-    found = Backbone.from_preset(tmp_path)(ours, hidden_states=True, attention_weights=True)
-    with torch.no_grad():
-        tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
-        expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
-    assert len(found["hidden_states"]) == 4 and len(found["attention_weights"]) == 3
-    for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
-        np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
-    for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
-        one, other = (np.moveaxis(to_numpy(weights), 1, 2)[real] for weights in (one, other))
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    found, expected = check_states(Backbone.from_preset(tmp_path), theirs, ours, inputs, real, blocks=3)
     np.testing.assert_array_equal(to_numpy(found["first_output"]), to_numpy(found["sequence_output"])[:, 0])
     np.testing.assert_array_equal(to_numpy(found["pooled_output"]), to_numpy(found["first_output"]))
 

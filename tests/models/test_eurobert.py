@@ -17,6 +17,7 @@ from tests.models.reference import (
     check_keras_file,
     check_packing,
     check_padding_invariance,
+    check_states,
     example,
     randomize,
     their_model,
@@ -68,21 +69,11 @@ def test_biases_and_wide_heads_equal_transformers(head, tmp_path):
 
 @pytest.mark.parametrize("padding", [pytest.param("none", marks=pytest.mark.one_backend), "left"])
 def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_path):
-    import torch
 
     theirs = their_model("EuroBertModel", their_config(), tmp_path)
     backbone = Backbone.from_preset(tmp_path)
     ours, inputs, real = example(61, padding, pad_id=4)
-    found = backbone(ours, hidden_states=True, attention_weights=True)
-    with torch.no_grad():
-        tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
-        expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
-    assert len(found["hidden_states"]) == 4 and len(found["attention_weights"]) == 3
-    for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
-        np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
-    for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
-        one, other = (np.moveaxis(to_numpy(weights), 1, 2)[real] for weights in (one, other))
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    found, expected = check_states(backbone, theirs, ours, inputs, real, blocks=3)
 
 
 @pytest.mark.one_backend

@@ -17,6 +17,7 @@ from tests.models.reference import (
     check_keras_file,
     check_packing,
     check_padding_invariance,
+    check_states,
     example,
     randomize,
     their_model,
@@ -77,21 +78,11 @@ def test_biases_pooling_and_layer_types_equal_transformers(head, tmp_path):
 @pytest.mark.parametrize("length", [37, 150])
 def test_where_the_window_bites(length, tmp_path):
     """Whole rows and blocks, hidden states and attention weights."""
-    import torch
 
     theirs = their_model("ModernBertModel", their_config(num_hidden_layers=4), tmp_path)
     backbone = Backbone.from_preset(tmp_path)
     ours, inputs, real = example(61, "right", pad_id=4, length=length)
-    found = backbone(ours, hidden_states=True, attention_weights=True)
-    with torch.no_grad():
-        tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
-        expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
-    assert len(found["hidden_states"]) == 5 and len(found["attention_weights"]) == 4
-    for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
-        np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
-    for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
-        one, other = (np.moveaxis(to_numpy(weights), 1, 2)[real] for weights in (one, other))
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    found, expected = check_states(backbone, theirs, ours, inputs, real, blocks=4)
     alone = to_numpy(backbone(ours)["sequence_output"])
     np.testing.assert_allclose(alone[real], to_numpy(expected.last_hidden_state)[real], atol=1e-5)
 

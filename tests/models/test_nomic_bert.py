@@ -18,6 +18,7 @@ from tests.models.reference import (
     check_keras_file,
     check_packing,
     check_padding_invariance,
+    check_states,
     example,
     randomize,
     their_model,
@@ -51,7 +52,6 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
 @pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.one_backend), True])
 def test_hidden_states_and_long_texts_equal_transformers(dynamic, tmp_path):
     """With a training length of 16 and rows of 29 tokens; then short rows, which are not stretched."""
-    import torch
 
     rope = dict(rope_parameters=DYNAMIC, max_position_embeddings=16) if dynamic else {}
     theirs = their_model("NomicBertModel", their_config(**rope), tmp_path)
@@ -59,16 +59,7 @@ def test_hidden_states_and_long_texts_equal_transformers(dynamic, tmp_path):
     assert backbone.config.rope_factor == (2.0 if dynamic else None) and backbone.pooler is None
     for length in (29, 11):
         ours, inputs, real = example(61, "right", num_segments=2, length=length)
-        found = backbone(ours, hidden_states=True, attention_weights=True)
-        with torch.no_grad():
-            tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
-            expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
-        assert len(found["hidden_states"]) == 4 and len(found["attention_weights"]) == 3
-        for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
-            np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
-        for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
-            one, other = (np.moveaxis(to_numpy(weights), 1, 2)[real] for weights in (one, other))
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        found, expected = check_states(backbone, theirs, ours, inputs, real, blocks=3)
 
 
 @pytest.mark.one_backend
