@@ -85,7 +85,7 @@ class MultiTask(Trainable):
 
     def compile(
         self,
-        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        optimizer: str | keras.optimizers.Optimizer | None = None,
         loss: None = None,
         loss_weights: Mapping[str, float] | None = None,
         metrics: None = None,
@@ -94,7 +94,7 @@ class MultiTask(Trainable):
         """Like Keras's `compile`, but the losses and metrics of the tasks are used.
 
         Args:
-            optimizer: a Keras optimizer.
+            optimizer: a Keras optimizer. Default: that of `fit` without `compile`.
             loss_weights: {name of a task: weight of its loss}. Default: 1.
         """
         unknown = set(loss_weights or {}) - set(self.tasks)

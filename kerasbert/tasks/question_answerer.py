@@ -69,7 +69,7 @@ class QuestionAnswerer(Task):
 
     def compile(
         self,
-        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        optimizer: str | keras.optimizers.Optimizer | None = None,
         loss: str | Callable | Sequence | Mapping | None = None,
         loss_weights: Sequence[float] | Mapping[str, float] | None = None,
         **kwargs: Any,

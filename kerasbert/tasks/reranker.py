@@ -143,7 +143,9 @@ class Reranker(Task):
     def _default_objective(self):
         return "CrossEntropy" if len(self.labels) > 1 else "BinaryCrossEntropy"
 
-    def compile(self, optimizer: str | keras.optimizers.Optimizer = "adamw", loss: Any = None, **kwargs: Any) -> None:
+    def compile(
+        self, optimizer: str | keras.optimizers.Optimizer | None = None, loss: Any = None, **kwargs: Any
+    ) -> None:
         """Like Keras's `compile`. The loss is the `objective` of the model."""
         if loss is not None:
             raise ValueError(

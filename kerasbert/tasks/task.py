@@ -33,13 +33,16 @@ class Task(Trainable):
 
     def compile(
         self,
-        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        optimizer: str | keras.optimizers.Optimizer | None = None,
         loss: str | Callable | Sequence | Mapping | None = None,
         metrics: Sequence | Mapping | None = None,
         weighted_metrics: Sequence | Mapping | None = None,
         **kwargs: Any,
     ) -> None:
         """Like Keras's `compile`, but losses and metrics are means weighted by `sample_weight`.
+
+        The default optimizer is that of `fit` without `compile`, not Keras's AdamW, whose rate of 0.001 is too high for
+        a pretrained encoder.
 
         The weights are needed because the last batch of a pass is padded with rows of weight 0. Keras losses and
         metrics do not need `from_logits=True`, and labels may be integers, names or one-hot rows; see

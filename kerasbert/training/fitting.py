@@ -34,6 +34,17 @@ class Fitting(UserData, Programs):
 
     default_learning_rate = 5e-5
 
+    def compile(self, optimizer: str | keras.optimizers.Optimizer | None = None, **kwargs: Any) -> None:
+        """Configures the model for training, as Keras's `compile` does.
+
+        Args:
+            optimizer: a Keras optimizer. Default: that of `fit` without `compile`, which is AdamW with a warm-up of 10%
+                of the updates of each run and a linear decay.
+        """
+        self.__dict__["_compile_options"] = kwargs
+        super().compile(adamw(RunDecay(*self._numbers_of_run(1, 1))) if optimizer is None else optimizer, **kwargs)
+        self._is_automatic = optimizer is None
+
     def compile_from_config(self, config):
         """Compiles a model that has been loaded from a `.keras` file.
 
@@ -50,13 +61,17 @@ class Fitting(UserData, Programs):
         return {**config, "automatic": True} if config and self._is_automatic else config
 
     def _compile_automatically(self, steps=1, accumulation=1):
-        """Compiles a model that the user has not compiled.
+        """Compiles a model for which the user has not chosen an optimizer, with the losses and metrics that it has.
 
         Args:
             steps: number of batches of the run.
             accumulation: number of batches per update of the weights.
         """
-        self.compile(adamw(RunDecay(*self._numbers_of_run(steps, accumulation)), accumulation=accumulation))
+        optimizer = adamw(RunDecay(*self._numbers_of_run(steps, accumulation)), accumulation=accumulation)
+        if self.compiled:
+            super().compile(optimizer, **self.__dict__["_compile_options"])
+        else:
+            self.compile(optimizer)
         self._is_automatic = True
         self.__dict__["_traced_state"] = traced_state(self)
 

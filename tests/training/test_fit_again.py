@@ -142,6 +142,34 @@ def test_evaluation_of_a_fresh_model():
     assert set(make_model(MaskedLM).evaluate(X, X["token_ids"], verbose=0, return_dict=True)) >= {"loss", "perplexity"}
 
 
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "options", [{}, {"loss": "sparse_categorical_crossentropy", "metrics": ["sparse_categorical_crossentropy"]}]
+)
+def test_compile_without_an_optimizer_takes_the_default_one(options, tmp_path):
+    """It is that of a fit without `compile`, starts again in each fit, and leaves losses and metrics as they are."""
+    plain, model = make_model(), make_model()
+    model.set_weights(plain.get_weights())
+    model.compile(**options)
+    for epochs in (1, 2):
+        for each in (plain, model):
+            history = each.fit(X, Y, batch_size=2, epochs=epochs, verbose=0).history
+            assert rate(each) == 0 and each.optimizer.schedule.steps == 4 * epochs
+        np.testing.assert_allclose(weights(model), weights(plain), atol=1e-7)
+        assert set(history) == {"loss", *options.get("metrics", ["accuracy"])}
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    history = again.fit(X, Y, batch_size=4, epochs=3, verbose=0).history
+    assert set(history) == {"loss", *options.get("metrics", ["accuracy"])} and again.optimizer.schedule.steps == 6
+
+
+@pytest.mark.one_backend
+def test_a_loss_of_the_user_is_kept_when_fit_chooses_the_optimizer():
+    model = make_model()
+    model.compile(loss=lambda y, logits: 0.0 * logits[:, 0] + 7.0)
+    assert model.fit(X, Y, batch_size=2, verbose=0).history["loss"] == [7.0]
+
+
 class Programs(keras.callbacks.Callback):
     """Records the training programs of a model, one for each `fit`."""
 
