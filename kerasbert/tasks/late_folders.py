@@ -77,9 +77,8 @@ def read_late_folder(folder: Path, arguments: dict[str, Any]) -> tuple[Path, dic
         found = {"max_length": encoder.max_length, "lowercase": encoder.lowercase, "prompts": model.prompts}
         found |= {"projection": [record for record, _ in _layers(model)], "tokens": _rules(model, encoder.content)}
         ours = {name: ours for ours, name in SIMILARITIES.items()}
-        found["similarity"] = ours.get(
-            model.similarity, "max_sim"
-        )  # that of a model of text vectors has no meaning here
+        # The similarity of a model of text vectors has no meaning here.
+        found["similarity"] = ours.get(model.similarity, "max_sim")
         if _is_of_pylate(model):
             further, markers = _pylate(model)
             found |= further
