@@ -294,7 +294,7 @@ def test_the_learning_rate_goes_with_other_settings():
         ("data.noise=Words", "`data.noise` must be .*WholeWords.*Received: 'Words'"),
         ("data.noise.rate=2", "masking rate must be above 0 and below 1. Received: 2.0"),
         ("data.rows=pages", "`rows` must be one of chunks"),
-        ("data.rows.passes=0", "`passes` .* must be at least 1"),
+        ("data.rows.passes=0", "`passes` must be at least 1"),
         ("model.hidden_dim=wide", "`model.hidden_dim` must be of type int"),
         ("model.start.num_block=1", r"Did you mean num_blocks\?"),
         ("data.noise.mask_special=1", "`data.noise.mask_special` must be of type bool"),
