@@ -163,6 +163,12 @@ DIAGRAMS = {
         (norm("final_norm"), HIDDEN),
         f"{MODELS}.gpt2.GPT2Block",
     ),
+    "Gte": encoder(
+        embedded(TOKENS, SEGMENTS),
+        post_norm(attention(note="rotary positions"), feed_forward("Gated feed-forward (GELU)")),
+        (HIDDEN,),
+        f"{MODELS}.gte.GteBlock",
+    ),
     "MobileBert": (
         Stack(
             (

@@ -28,6 +28,7 @@ REGISTERED = {
     "models.eurobert": ("EuroBert EuroBertBlock EuroBertConfig GroupedAttention LateClassifier VocabularyOutput"),
     "models.gpt": "GPT GPTConfig",
     "models.gpt2": "GPT2 GPT2Block GPT2Config",
+    "models.gte": "Gte GteBlock GteConfig",
     "models.mobilebert": (
         "Bottleneck BottleneckAttention MobileBert MobileBertBlock MobileBertConfig NoNorm SplitMaskedLMHead "
         "TrigramProjection"

@@ -103,7 +103,7 @@ class GatedFeedForward(Composite):
         activation: name of the activation function, one of `ACTIVATIONS`.
         dropout: dropout rate of the product.
         kernel_initializer: initializer of the kernels of the inner layers.
-        use_bias: whether the three layers have a bias.
+        use_bias: whether the three layers have a bias; "outer": only the outer layer has one.
         output_initializer: initializer of the kernel of the outer layer. Default: `kernel_initializer`.
 
     Call:
@@ -125,11 +125,12 @@ class GatedFeedForward(Composite):
     ):
         super().__init__(**kwargs)
         self.activation = activation_function(activation)
-        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        dense: dict[str, Any] = dict(kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
+        dense["use_bias"] = use_bias is True
         self.inner = Dense(feed_forward_dim, name="inner", **dense)
         self.gate = Dense(feed_forward_dim, name="gate", **dense)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-        dense["kernel_initializer"] = output_initializer or kernel_initializer
+        dense |= dict(kernel_initializer=output_initializer or kernel_initializer, use_bias=bool(use_bias))
         self.outer = Dense(hidden_dim, name="outer", **dense)
 
     def call(self, x):

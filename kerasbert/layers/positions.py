@@ -62,13 +62,14 @@ class Rotation:
     sines: Any
 
     @classmethod
-    def at(cls, positions, head_dim, theta):
-        """Returns the rotation by the angles position * theta ** (-2 i / head_dim), where i is the index of the pair.
+    def at(cls, positions, head_dim, theta, factor=1.0):
+        """Returns the rotation by position * theta ** (-2 i / head_dim) / factor, where i is the index of the pair.
 
         Args:
             positions: int32 (b, s) or (1, s).
             head_dim: size of each attention head. Must be even.
             theta: base of the angles.
+            factor: by which the period of every pair is multiplied.
         """
         if head_dim % 2:
             raise ValueError(
@@ -76,6 +77,7 @@ class Rotation:
                 f"Received: {head_dim}."
             )
         frequencies = 1 / np.float32(theta) ** (np.arange(0, head_dim, 2, dtype="float32") / head_dim)
+        frequencies = frequencies / np.float32(factor)
         angles = ops.cast(positions, "float32")[:, :, None, None] * ops.convert_to_tensor(frequencies)
         return cls(ops.cos(angles), ops.sin(angles))
 

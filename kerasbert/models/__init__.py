@@ -16,6 +16,7 @@ from .encoder_decoder import EncoderDecoderBackbone
 from .eurobert import EuroBert, EuroBertConfig
 from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
+from .gte import Gte, GteConfig
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert.decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .modernbert.modernbert import ModernBert, ModernBertConfig
@@ -65,6 +66,8 @@ __all__ = [
     "GPT",
     "GPT2",
     "GPT2Config",
+    "Gte",
+    "GteConfig",
     "GPTConfig",
     "MobileBert",
     "MobileBertConfig",

@@ -94,8 +94,8 @@ def blocks():
 def test_the_list_of_blocks():
     assert set(blocks()) >= {
         "AlbertAttentionBlock", "AlbertFeedForwardBlock", "BertBlock", "DebertaBlock", "DecoderBlock",
-        "DistilBertBlock", "EncoderBlock", "EuroBertBlock", "GPT2Block", "MPNetBlock", "MobileBertBlock",
-        "ModernBertBlock", "NomicBertBlock", "PreNormDecoderBlock", "PreNormEncoderBlock",
+        "DistilBertBlock", "EncoderBlock", "EuroBertBlock", "GPT2Block", "GteBlock", "MPNetBlock",
+        "MobileBertBlock", "ModernBertBlock", "NomicBertBlock", "PreNormDecoderBlock", "PreNormEncoderBlock",
         "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
     }  # fmt: skip
 

@@ -14,18 +14,18 @@ def gelu(x):
     return x * 0.5 * (1 + np.vectorize(erf)(x / np.sqrt(2)))
 
 
-@pytest.mark.parametrize("use_bias", [True, False])
-def test_the_inner_half_passes_the_activation_and_the_gate_does_not(use_bias):
+@pytest.mark.parametrize(("use_bias", "biases"), [(True, 3), (False, 0), ("outer", 1)])
+def test_the_inner_half_passes_the_activation_and_the_gate_does_not(use_bias, biases):
     layer = GatedFeedForward(5, 7, use_bias=use_bias)
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     layer(x)
-    assert len(layer.weights) == (6 if use_bias else 3)
+    assert len(layer.weights) == 3 + biases
     for weight in layer.weights:
         weight.assign(np.random.default_rng(1).normal(size=weight.shape).astype("float32"))
 
     def dense(part, x):
         y = x @ ops.convert_to_numpy(part.kernel)
-        return y + ops.convert_to_numpy(part.bias) if use_bias else y
+        return y if part.bias is None else y + ops.convert_to_numpy(part.bias)
 
     expected = dense(layer.outer, gelu(dense(layer.inner, x)) * dense(layer.gate, x))
     np.testing.assert_allclose(ops.convert_to_numpy(layer(x)), expected, atol=1e-4)

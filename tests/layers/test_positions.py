@@ -7,12 +7,14 @@ from kerasbert.layers.positions import Rotation
 
 
 def test_pairs_turn_by_their_frequency():
-    """position 3, theta 100, 4 dimensions: pair (0, 2) turns by 3, pair (1, 3) by 3 / 10"""
-    rotation = Rotation.at(np.array([[3]], "int32"), 4, 100.0)
+    """position 3, theta 100, 4 dimensions: pair (0, 2) turns by 3, pair (1, 3) by 3 / 10; factor 2: by half"""
     x = np.array([1.0, 0.0, 0.0, 2.0], "float32").reshape(1, 1, 1, 4)
-    found = keras.ops.convert_to_numpy(rotation(x)).ravel()
-    expected = [np.cos(3), -2 * np.sin(0.3), np.sin(3), 2 * np.cos(0.3)]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    for factor in (1, 2):
+        rotation = Rotation.at(np.array([[3]], "int32"), 4, 100.0, factor)
+        found = keras.ops.convert_to_numpy(rotation(x)).ravel()
+        first, second = 3 / factor, 0.3 / factor
+        expected = [np.cos(first), -2 * np.sin(second), np.sin(first), 2 * np.cos(second)]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_scores_depend_on_distances_only():
