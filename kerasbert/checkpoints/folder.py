@@ -40,7 +40,8 @@ PARTS = ("generator", "discriminator")  # models in subfolders
 _REPLACED = re.compile(
     r"config\.json|kerasbert\.(json|safetensors)|model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json"
     r"|modules\.json|sentence_bert_config\.json|config_sentence_transformers\.json|router_config\.json"
-    r"|generation_config\.json|recipe\.json|" + "|".join(map(re.escape, TOKENIZER_FILES))
+    r"|config_setfit\.json|model_head\.(safetensors|json|pkl)|generation_config\.json|recipe\.json|"
+    + "|".join(map(re.escape, TOKENIZER_FILES))
 )
 _RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
 # The files of the modules of sentence-transformers, which are in folders of their own.

@@ -16,7 +16,9 @@ _WEIGHTS = (
     (r"model\.weights\.json", r"model_\d+\.weights\.h5"),
 )
 _INDEX = re.compile(r".*\.index\.json|model\.weights\.json")
-_WITH_WEIGHTS = re.compile(r"kerasbert\.safetensors|[^.].*\.(json|txt|model|spm|vocab)|README\.md|assets/.*")
+_WITH_WEIGHTS = re.compile(
+    r"(?:kerasbert|model_head)\.safetensors|[^.].*\.(json|txt|model|spm|vocab)|README\.md|assets/.*"
+)
 # Folders that are part of a model: the two models of ELECTRA, and the modules of sentence-transformers.
 _PARTS = re.compile(r"(generator|discriminator|(?:(?:query|document)_)?\d+_\w+)/")
 

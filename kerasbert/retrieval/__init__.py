@@ -4,7 +4,7 @@ from .approximate import ApproximateIndex
 from .bm25 import BM25
 from .distillation import DistillKL, EmbeddingMSE, MarginMSE
 from .evaluation import Collection, evaluate_retrieval, read_beir, retrieve
-from .few_labels import contrastive_pairs, entailment_scores
+from .few_labels import PairRules, contrastive_pairs, entailment_scores
 from .loss import Loss, Step, loss_of
 from .mining import NegativeRules, mine_hard_negatives
 from .ranking import GIST, MegaBatchMargin, MultipleNegatives
@@ -63,6 +63,7 @@ __all__ = [
     "OnlineContrastive",
     "PListMLE",
     "PairClasses",
+    "PairRules",
     "RankNet",
     "SampledNegatives",
     "ScoreLoss",

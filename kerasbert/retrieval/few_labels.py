@@ -1,5 +1,6 @@
 """Classification with few labels, or with none: pairs for contrastive training, and scores from entailment."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,37 +9,79 @@ import numpy as np
 SAMPLINGS = ("unique", "oversampling", "undersampling")
 
 
-def contrastive_pairs(
-    labels: Sequence[Any], sampling: str = "oversampling", include_identical: bool = True, seed: int = 42
-) -> list[tuple[int, int, float]]:
-    """Pairs of examples, 1.0 for those of the same class and 0.0 for others (SetFit: Tunstall et al. 2022, 2209.11055).
+@dataclasses.dataclass(frozen=True)
+class PairRules:
+    """Which pairs of examples SetFit trains on (Tunstall et al. 2022, arXiv 2209.11055).
 
-    Similar and other pairs take turns until one kind ends.
+    Args:
+        sampling: "unique" takes every pair once; "oversampling" repeats the rarer kind until both are equally
+            frequent; "undersampling" takes as many of the other kind as of the rarer one.
+        iterations: if given, there are `iterations` pairs of each kind for every example, repeated where there are too
+            few, whatever `sampling` is. The paper has 20.
+        limit: maximum number of pairs, half of each kind. Default: no limit.
+        include_identical: whether an example forms a pair with itself, as in the `setfit` package. The paper has none
+            of these pairs.
+        seed: of the order of the pairs.
+    """
+
+    sampling: str = "oversampling"
+    iterations: int | None = None
+    limit: int | None = None
+    include_identical: bool = True
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.sampling not in SAMPLINGS:
+            raise ValueError(f"`sampling` must be one of {', '.join(SAMPLINGS)}. Received: {self.sampling!r}.")
+        for name, lowest in (("iterations", 1), ("limit", 2)):
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise ValueError(f"`{name}` must be at least {lowest}, or None. Received: {value}.")
+
+
+def contrastive_pairs(labels: Sequence[Any], rules: PairRules | None = None) -> list[tuple[int, int, float]]:
+    """Pairs of examples, 1.0 for those of the same class and 0.0 for others.
+
+    Pairs of the same class and others take turns until one kind ends.
 
     Args:
         labels: a class for each example; or a set or list of labels, where examples that share one are similar.
-        sampling: "unique" takes every pair once; "oversampling" repeats the rarer kind until both are equally
-            frequent; "undersampling" takes as many of the other kind as of the rarer one.
-        include_identical: whether an example forms a pair with itself. The paper has none of these pairs.
-        seed: of the order of the pairs.
+        rules: which pairs. Default: `PairRules()`.
 
     Returns: (number of an example, number of another, 1.0 or 0.0).
     """
-    if sampling not in SAMPLINGS:
-        raise ValueError(f"`sampling` must be one of {', '.join(SAMPLINGS)}. Received: {sampling!r}.")
+    rules = rules or PairRules()
     kinds = [set(label) if isinstance(label, (set, list, tuple)) else {label} for label in labels]
-    first, second = np.triu_indices(len(kinds), k=0 if include_identical else 1)
-    order = np.random.default_rng(seed).permutation(len(first))
-    pairs = [(int(first[i]), int(second[i])) for i in order]
-    similar = [(i, j, 1.0) for i, j in pairs if kinds[i] & kinds[j]]
-    other = [(i, j, 0.0) for i, j in pairs if not kinds[i] & kinds[j]]
-    if sampling != "unique" and similar and other:
-        function = max if sampling == "oversampling" else min
-        count = function(len(similar), len(other))
-        similar, other = ([side[i % len(side)] for i in range(count)] for side in (similar, other))
+    first, second = np.triu_indices(len(kinds), k=0 if rules.include_identical else 1)
+    similar: list[tuple[int, int, float]] = []
+    other: list[tuple[int, int, float]] = []
+    most = len(first) if rules.limit is None else rules.limit // 2
+    for number in np.random.default_rng(rules.seed).permutation(len(first)):
+        i, j = int(first[number]), int(second[number])
+        share = bool(kinds[i] & kinds[j])
+        side = similar if share else other
+        if len(side) < most:
+            side.append((i, j, float(share)))
+        elif min(len(similar), len(other)) >= most:
+            break
+    if rules.iterations is not None:
+        similar, other = (_repeated(side, rules.iterations * len(kinds)) for side in (similar, other))
+    elif rules.sampling != "unique" and similar and other:
+        count = (max if rules.sampling == "oversampling" else min)(len(similar), len(other))
+        similar, other = (_repeated(side, count) for side in (similar, other))
     turns = min(len(similar), len(other))
     mixed = [pair for both in zip(similar, other, strict=False) for pair in both]
     return mixed + similar[turns:] + other[turns:]
+
+
+def _repeated(pairs, count):
+    return [pairs[i % len(pairs)] for i in range(count)] if pairs else []
+
+
+def entailment_of(labels: Sequence[Any]) -> int:
+    """The index of entailment: the first label that begins with "entail", and otherwise the last one."""
+    found = (i for i, name in enumerate(labels) if str(name).lower().startswith("entail"))
+    return next(found, len(labels) - 1)
 
 
 def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bool = False) -> np.ndarray:
@@ -46,7 +89,7 @@ def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bo
 
     Args:
         logits: float (number of candidates, 3), of a model for natural language inference.
-        labels: its label names. Entailment is the first that begins with "entail", and otherwise the last.
+        labels: its label names; see `entailment_of`.
         multi_label: whether several candidates may be right. Each then has the probability of entailment rather than
             contradiction. The same holds for a single candidate.
 
@@ -55,8 +98,7 @@ def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bo
     logits = np.asarray(logits, float)
     if logits.ndim != 2 or logits.shape[1] != len(labels) or not len(logits):
         raise ValueError(f"The logits must be (candidates, {len(labels)}). Received: {logits.shape}.")
-    found = (i for i, name in enumerate(labels) if str(name).lower().startswith("entail"))
-    entailment = next(found, len(labels) - 1)
+    entailment = entailment_of(labels)
     if multi_label or len(logits) == 1:
         contradiction = len(labels) - 1 if entailment == 0 else 0
         return 1 / (1 + np.exp(logits[:, contradiction] - logits[:, entailment]))

@@ -8,6 +8,7 @@ from .multiple_choice import MultipleChoice
 from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
 from .reranker import Reranker
+from .set_fit import SetFit
 from .sparse_embedder import QueryWeights, SparseEmbedder
 from .static_embedder import StaticEmbedder
 from .task import Task
@@ -16,6 +17,7 @@ from .text_embedder import TextEmbedder
 from .token_classifier import TokenClassifier
 from .token_rules import QueryExpansion, TokenRules
 from .vector_layers import Dense, Dropout, LayerNorm, Normalize
+from .zero_shot import ZeroShotClassifier
 
 __all__ = [
     "Dense",
@@ -31,6 +33,7 @@ __all__ = [
     "QueryWeights",
     "QuestionAnswerer",
     "Reranker",
+    "SetFit",
     "SparseEmbedder",
     "StaticEmbedder",
     "Task",
@@ -38,4 +41,5 @@ __all__ = [
     "TextEmbedder",
     "TokenClassifier",
     "TokenRules",
+    "ZeroShotClassifier",
 ]

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from keras import ops
 
-from kerasbert.retrieval import NegativeRules, contrastive_pairs, entailment_scores, mine_hard_negatives
+from kerasbert.retrieval import NegativeRules, PairRules, contrastive_pairs, entailment_scores, mine_hard_negatives
 from kerasbert.tasks.poolings import pooled
 from tests.models.reference import to_numpy
 from tests.retrieval.golden import R, cases
@@ -95,13 +95,16 @@ def test_contrastive_pairs():
     for case in cases("eval", "setfit_pairs"):
         labels = case["inputs"]["labels"]
         for sampling, expected in case["positive_negative"].items():
-            pairs = contrastive_pairs(labels, sampling)
+            pairs = contrastive_pairs(labels, PairRules(sampling))
             counts = collections.Counter(score for *_, score in pairs)
             assert [counts[1.0], counts[0.0]] == expected
             assert all((labels[i] == labels[j]) == score for i, j, score in pairs)
             assert [score for *_, score in pairs[:6]] == [1.0, 0.0] * 3
-    assert not any(i == j for i, j, _ in contrastive_pairs(labels, include_identical=False))
+    assert not any(i == j for i, j, _ in contrastive_pairs(labels, PairRules(include_identical=False)))
     assert (0, 1, 1.0) in contrastive_pairs([{"a", "b"}, {"b"}, {"c"}])
+    scores = [score for *_, score in contrastive_pairs([0, 0, 1], PairRules("unique", iterations=4))]
+    assert scores == [1.0, 0.0] * 12  # 2 kinds of pairs, 4 for each of 3 examples
+    assert len(contrastive_pairs([0, 1] * 8, PairRules(limit=10))) == 10
 
 
 @pytest.mark.one_backend
@@ -150,4 +153,4 @@ def test_bad_input():
         rules = NegativeRules(1, max_score=0.5)
         mine_hard_negatives(PAIRS[:1], encode, DOCUMENTS[:3], rules, reranker=lambda pairs: [[0, 0, 0]] * len(pairs))
     with pytest.raises(ValueError, match="one of unique, oversampling, undersampling. Received: 'all'"):
-        contrastive_pairs([0, 1], "all")
+        PairRules("all")
