@@ -223,6 +223,17 @@ DIAGRAMS = {
         MODERN_BLOCK,
         times="× 22",
     ),
+    "NeoBert": encoder(
+        (Text("token ids"), TOKENS),
+        pre_norm(
+            attention(note="rotary positions"),
+            feed_forward("Gated feed-forward (SiLU)"),
+            "RMS norm",
+        ),
+        (norm("final_norm", "RMS norm"), HIDDEN),
+        f"{MODELS}.neobert.NeoBertBlock",
+        times="× 28",
+    ),
     "NomicBert": encoder(
         embedded(TOKENS, SEGMENTS),
         post_norm(attention(note="rotary positions"), feed_forward("Gated feed-forward (SiLU)")),

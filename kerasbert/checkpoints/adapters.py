@@ -52,7 +52,7 @@ def save_adapter(model, folder, base=None):
         raise ValueError("`save_adapter` needs a model with LoRA. Received: a model without. Call `add_lora` first.")
     tensors, ranks, alphas = {}, {}, {}
     for module, parts in adapted.items():
-        a, b, scale = _fused({index: layer for index, (_, layer) in parts.items()}, next(iter(parts.values()))[0])
+        a, b, scale = _fused(parts, parts_of(model).config)
         tensors[f"{_IN_PEFT}{module}.lora_A.weight"], tensors[f"{_IN_PEFT}{module}.lora_B.weight"] = a, b
         ranks[module], alphas[module] = len(a), scale * len(a)
     heads, saved = _trained_heads(model)
@@ -112,26 +112,34 @@ def _adapted_model(model):
     return backbone if classes.get(model.variant(), classes["Backbone"]) == classes["Backbone"] else model
 
 
-def _fused(layers, entry):
+def _fused(parts, config):
     """Combines the products of fused layers. Returns (A, B, scale): float32 (r, inputs), (outputs, r), and a factor.
 
     Args:
-        layers: {index of the part: our dense layer}.
-        entry: the table entry of one of these layers.
+        parts: {index of the part: (table entry, our dense layer)}.
+        config: the config of the backbone.
     """
-    count = entry.count if isinstance(entry, Part) else 1
-    products = {index: _product(layer) for index, layer in layers.items() if layer.lora_enabled}
+    products = {index: _product(layer) for index, (_, layer) in sorted(parts.items()) if layer.lora_enabled}
     scales = {product.alpha / product.a.shape[1] for product in products.values()}
     scale = scales.pop() if len(scales) == 1 else 1.0
     rank = sum(product.a.shape[1] for product in products.values())
-    width = next(iter(layers.values())).units
-    b, start = np.zeros((count * width, rank), "float32"), 0
-    for index, product in sorted(products.items()):
+    b, start = np.zeros((_num_outputs(parts), rank), "float32"), 0
+    for index, product in products.items():
         size = product.a.shape[1]
         block = product.b.T * (product.alpha / size / scale)
-        b[index * width : (index + 1) * width, start : start + size] = block
+        b[_outputs(parts[index][0], len(b), config), start : start + size] = block
         start += size
-    return np.concatenate([product.a.T for _, product in sorted(products.items())]), b, scale
+    return np.concatenate([product.a.T for product in products.values()]), b, scale
+
+
+def _num_outputs(parts):
+    entry, layer = next(iter(parts.values()))
+    return (entry.count if isinstance(entry, Part) else 1) * layer.units
+
+
+def _outputs(entry, size, config):
+    """Returns the slice, or the indices, of the outputs of a layer among the `size` outputs of its module."""
+    return entry.outputs(size, config) if isinstance(entry, Part) else slice(size)
 
 
 def _product(layer):
@@ -210,7 +218,7 @@ def load_adapter(model, folder, merge=False):
                 f"in {folder} for a {type(model).__name__}. Is this the model that it was trained on?"
             )
         scale = scale_of(config, module, len(pair[0]), folder)
-        products += _split(modules[module], *pair, scale, f"{module} in {folder}")
+        products += _split(modules[module], *pair, scale, parts_of(model).config, f"{module} in {folder}")
     if not products:
         raise ValueError(f"An adapter must contain LoRA products. Received: {folder} without any.")
     heads = _heads(model, tensors, folder)
@@ -267,25 +275,24 @@ def _check_numbers(layer, product, merge, folder):
         )
 
 
-def _split(parts, a, b, scale, where):
+def _split(parts, a, b, scale, config, where):
     """Splits the product of a module into the products of our layers, a list of (layer, `Product`).
 
     Args:
         parts: {index of the part: (table entry, our dense layer)}.
         a, b: the stored matrices (r, inputs) and (outputs, r).
         scale: the factor of their product.
+        config: the config of the backbone.
         where: name of the module and the folder, for messages.
     """
-    entry, layer = next(iter(parts.values()))
-    count, inputs = entry.count if isinstance(entry, Part) else 1, int(layer.kernel.shape[0])
-    if a.shape[1] != inputs or b.shape != (count * layer.units, len(a)):
+    inputs, outputs = int(next(iter(parts.values()))[1].kernel.shape[0]), _num_outputs(parts)
+    if a.shape[1] != inputs or b.shape != (outputs, len(a)):
         raise ValueError(
-            f"The matrices of {where} must be (r, {inputs}) and ({count * layer.units}, r). Received: {a.shape} and "
-            f"{b.shape}."
+            f"The matrices of {where} must be (r, {inputs}) and ({outputs}, r). Received: {a.shape} and {b.shape}."
         )
     found = []
-    for index, (_, layer) in sorted(parts.items()):
-        block = b[index * layer.units : (index + 1) * layer.units]
+    for _, (entry, layer) in sorted(parts.items()):
+        block = b[_outputs(entry, outputs, config)]
         used = np.flatnonzero(np.any(block, axis=0) | (not b.any()))  # columns of zeros belong to the other parts
         if used.size:
             found.append((layer, Product(a[used].T, block[:, used].T, scale * len(used))))
@@ -300,7 +307,7 @@ def _heads(model, tensors, folder):
         values[name] = left.pop(name, variable)
         if values[name] is variable:
             continue
-        array = to_ours(entry, values[name], path.rpartition("/")[2])
+        array = to_ours(entry, values[name], path.rpartition("/")[2], parts_of(model).config)
         if tuple(array.shape) != tuple(variable.shape):
             raise ValueError(
                 f"The head {path} must have the shape {tuple(variable.shape)}. Received: {tuple(array.shape)} in "

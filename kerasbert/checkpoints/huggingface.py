@@ -82,20 +82,21 @@ def is_head(family, path):
     return path.split("/")[0] in {*family.heads, "pooler", *family.huggingface.optional, *_EXTRA_PARTS}
 
 
-def to_ours(entry, array, leaf):
+def to_ours(entry, array, leaf, config):
     """Converts a stored array to the value of a variable.
 
     Args:
         entry: the entry of the family's table.
         array: the stored numpy array.
         leaf: last part of the variable's path, such as "kernel".
+        config: the config of the backbone.
     """
     if isinstance(entry, (Tensor, Heads)):
         return entry.load(array)
     if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
         array = np.moveaxis(array, 0, -1) if array.ndim == 2 else np.transpose(array, (2, 1, 0))
     if isinstance(entry, Part):
-        array = np.split(array, entry.count, axis=-1)[entry.index]
+        array = array[..., entry.outputs(array.shape[-1], config)]
     return array
 
 
@@ -210,7 +211,7 @@ def load_weights(model, stored, allow_nan=False):
     Raises: ValueError that lists all tensors and variables that do not match.
     """
     stored.prepare(model)
-    family = stored.family
+    family, config = stored.family, parts_of(model).config
     taken, missing, new, wrong, unfit = set(), [], [], [], []
     for path, variable in named_variables(model, stored.holds_all).items():
         entry, name = stored.locate(path)
@@ -218,13 +219,13 @@ def load_weights(model, stored, allow_nan=False):
             (new if is_head(family, path) else missing).append((path, name, variable))
             continue
         taken.add(name)
-        problem = _fill(variable, path.rpartition("/")[2], entry, stored.read(name), allow_nan)
+        problem = _fill(variable, path.rpartition("/")[2], entry, stored.read(name), config, allow_nan)
         if problem is not None:
             (wrong if problem.startswith("expected") else unfit).append(f"{name} ({path}): {problem}")
     implied = implied_by(parts_of(model))
     left = [name for name in stored.names if name not in taken and name not in implied]
     unused = family.huggingface.unused
-    left_out = {name for name in left if unused is not None and unused(parts_of(model).config, name)}
+    left_out = {name for name in left if unused is not None and unused(config, name)}
     unknown = [name for name in left if name not in left_out and not _belongs_to_head(stored, name)]
     problems = [f"  wrong shape: {line}" for line in wrong] + [f"  not usable: {line}" for line in unfit]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
@@ -246,14 +247,14 @@ def load_weights(model, stored, allow_nan=False):
         log.info("%s contains weights that %s does not use: %s", stored.files.folder, type(model).__name__, names)
 
 
-def _fill(variable, leaf, entry, array, allow_nan):
+def _fill(variable, leaf, entry, array, config, allow_nan):
     """Assigns a stored array to a variable. Returns None, or a description of what is wrong with the array."""
     problem = unfit_numbers(array, variable, allow_nan)
     if problem is not None:
         return problem
     shape = tuple(array.shape)
     try:
-        array = to_ours(entry, array, leaf)
+        array = to_ours(entry, array, leaf, config)
         shape = tuple(array.shape)
     except (ValueError, IndexError, TypeError):  # too few axes, or a size that is not divisible into parts
         array = None
@@ -321,6 +322,18 @@ def written_as(model, path):
     return entry, f"{layout.prefix}.{name}"
 
 
+def _joined(parts, config):
+    """Returns the stored array of a fused layer, given [(its `Part`, the array of this part)]."""
+    entry, array = parts[0]
+    axis = 0 if entry.transposed else -1
+    size = array.shape[axis] * entry.count
+    fused = np.empty((size, *array.shape[1:]) if axis == 0 else (*array.shape[:-1], size), array.dtype)
+    for entry, array in parts:
+        outputs = entry.outputs(size, config)
+        fused[outputs if axis == 0 else (..., outputs)] = array
+    return fused
+
+
 def export_weights(model):
     """Returns {stored name: numpy array} for the weights of a model, as transformers saves them.
 
@@ -340,12 +353,11 @@ def export_weights(model):
         array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):
-            pieces.setdefault((name, entry.transposed), {})[entry.index] = array
+            pieces.setdefault(name, []).append((entry, array))
         else:
             tensors[name] = array
-    for (name, transposed), parts in pieces.items():
-        arrays = [parts[index] for index in sorted(parts)]
-        tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
+    for name, parts in pieces.items():
+        tensors[name] = _joined(parts, backbone.config)
     for name, source in implied_by(backbone).items():
         tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
     for alias, name in family.huggingface.tied.items():

@@ -13,7 +13,7 @@ REGISTERED = {
     "layers.feed_forward": "FeedForward GatedFeedForward",
     "layers.heads": (
         "FirstTokenClassifier LastTokenHead MaskedLMHead PooledClassifier SpanBoundaryHead TiedLMHead TokenHead "
-        "TokenTableHead"
+        "TokenTableHead UntiedLMHead"
     ),
     "layers.relative_bias": "BucketedBias",
     "models.albert": "Albert AlbertAttentionBlock AlbertConfig AlbertFeedForwardBlock",
@@ -25,7 +25,7 @@ REGISTERED = {
     "models.distilbert": "DistilBert DistilBertBlock DistilBertConfig",
     "models.electra": "Electra ElectraConfig ReplacedTokenHead",
     "models.elmo": "CharacterEncoder DirectionsHead Elmo ElmoConfig MixHead ProjectedLstm ScalarMix",
-    "models.eurobert": ("EuroBert EuroBertBlock EuroBertConfig GroupedAttention LateClassifier VocabularyOutput"),
+    "models.eurobert": "EuroBert EuroBertBlock EuroBertConfig GroupedAttention LateClassifier",
     "models.gpt": "GPT GPTConfig",
     "models.gpt2": "GPT2 GPT2Block GPT2Config",
     "models.gte": "Gte GteBlock GteConfig",
@@ -37,6 +37,7 @@ REGISTERED = {
     "models.modernbert.heads": "HeadTransform TransformedHead TransformedTableHead",
     "models.modernbert.modernbert": "ModernBert ModernBertBlock ModernBertConfig",
     "models.mpnet": "MPNet MPNetBlock MPNetConfig",
+    "models.neobert": "NeoBert NeoBertBlock NeoBertConfig",
     "models.nomic_bert": "NomicBert NomicBertBlock NomicBertConfig",
     "models.roberta": "Roberta RobertaConfig",
     "models.seq2seq_attention.recurrent_decoders": (

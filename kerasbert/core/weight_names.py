@@ -8,6 +8,8 @@ or `.bias` is appended. The weight of a dense layer is transposed. `{i}` and `{j
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 
 def _same(array):
     return array
@@ -38,12 +40,33 @@ class Part:
         count: number of fused layers, which must have equal sizes.
         transposed: whether the stored weight has the shape (out, in), as in torch's Linear, rather than (in, out), as
             in the Conv1D of transformers.
+        by_head: whether the outputs of all fused layers for the first attention head are followed by those for the
+            second head, and so on, rather than all outputs of the first layer by those of the second.
     """
 
     name: str
     index: int
     count: int
     transposed: bool = True
+    by_head: bool = False
+
+    def outputs(self, size, config):
+        """Returns the slice, or the indices, of this layer's outputs among those of the fused layer.
+
+        The middle one of 3 layers has the outputs 2 and 3 of 6, or 1 and 4 by head if there are 2 heads.
+
+        Args:
+            size: number of outputs of the fused layer.
+            config: the config of the model.
+
+        Raises: ValueError if the outputs cannot be divided.
+        """
+        if self.by_head:
+            return np.arange(size).reshape(config.num_heads, self.count, -1)[:, self.index].ravel()
+        width, rest = divmod(size, self.count)
+        if rest:
+            raise ValueError(f"{size} outputs cannot be divided into {self.count} equal parts.")
+        return slice(self.index * width, (self.index + 1) * width)
 
 
 @dataclasses.dataclass(frozen=True)

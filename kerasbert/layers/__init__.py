@@ -17,6 +17,7 @@ from .heads import (
     SpanBoundaryHead,
     TiedLMHead,
     TokenHead,
+    UntiedLMHead,
 )
 from .masks import AttentionMask
 from .positions import Rotation, token_positions
@@ -39,6 +40,7 @@ __all__ = [
     "SpanBoundaryHead",
     "TiedLMHead",
     "TokenHead",
+    "UntiedLMHead",
     "advanced",
     "attend",
     "caches_of",

@@ -277,6 +277,30 @@ class TokenTableHead(Composite):
         return tied_logits(x, table)
 
 
+class UntiedLMHead(Composite):
+    """Logits over the vocabulary: a dense layer on the hidden states, which shares nothing with the token embeddings.
+
+    Args:
+        vocabulary_size: number of tokens v.
+        use_bias: whether the dense layer has a bias.
+        kernel_initializer: initializer of the dense layer.
+
+    Call:
+        x: float (b, s, m), hidden states.
+        table: float (v, m), the token embeddings, which are not used.
+
+    Returns: logits, float (b, s, v).
+    """
+
+    def __init__(self, vocabulary_size, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        dense: dict[str, Any] = dict(use_bias=use_bias, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
+        self.dense = Dense(vocabulary_size, name="dense", **dense)
+
+    def call(self, x, table=None):
+        return self.dense(x)
+
+
 class TiedLMHead(Layer):
     """Logits over the vocabulary: the product of hidden states and token embeddings, plus a bias.
 

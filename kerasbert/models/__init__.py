@@ -21,6 +21,7 @@ from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert.decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .modernbert.modernbert import ModernBert, ModernBertConfig
 from .mpnet import MPNet, MPNetConfig
+from .neobert import NeoBert, NeoBertConfig
 from .nomic_bert import NomicBert, NomicBertConfig
 from .roberta import Roberta, RobertaConfig
 from .seq2seq_attention.seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
@@ -77,6 +78,8 @@ __all__ = [
     "ModernBertDecoderConfig",
     "MPNet",
     "MPNetConfig",
+    "NeoBert",
+    "NeoBertConfig",
     "NomicBert",
     "NomicBertConfig",
     "Roberta",

@@ -18,11 +18,11 @@ from ..core.initializers import normal
 from ..core.weight_names import Field
 from ..layers.attention import ProjectedAttention, split_heads
 from ..layers.composite import Composite
-from ..layers.dense import Dense, tied_logits
+from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, mean_tokens, mean_weights
 from ..layers.feed_forward import GatedFeedForward, activation_function
-from ..layers.heads import TokenHead, of_config
+from ..layers.heads import TokenHead, TokenTableHead, UntiedLMHead, of_config
 from ..layers.masks import AttentionMask
 from ..layers.positions import Rotation, token_positions
 from .backbone import Backbone
@@ -209,35 +209,6 @@ class EuroBert(Backbone):
 # === Heads ===
 
 
-class VocabularyOutput(Composite):
-    """Logits over the vocabulary: a dense layer, or the product with the token embeddings if `tied_output` is True.
-
-    Args:
-        config: an `EuroBertConfig`.
-
-    Call:
-        x: float (b, p, m), hidden states.
-        table: float (v, m), the token embeddings.
-
-    Returns: logits, float (b, p, v).
-    """
-
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.dense = None
-        if not config.tied_output:
-            self.dense = Dense(
-                config.vocabulary_size,
-                use_bias=config.feed_forward_bias,
-                kernel_initializer=config.kernel_initializer(),
-                name="dense",
-                dtype=self.dtype_policy,
-            )
-
-    def call(self, x, table):
-        return tied_logits(x, table) if self.dense is None else self.dense(x)
-
-
 class LateClassifier(Composite):
     """A dense layer, gelu and a dense output layer, on the pooled output, or on all tokens, whose logits are averaged.
 
@@ -273,8 +244,14 @@ class LateClassifier(Composite):
         return ops.einsum("bsl,bs->bl" if len(weights.shape) == 2 else "bsl,bns->bnl", logits, weights)
 
 
+def _masked_lm(config, **common):
+    if config.tied_output:
+        return TokenTableHead(**common)
+    return UntiedLMHead(config.vocabulary_size, config.feed_forward_bias, config.kernel_initializer(), **common)
+
+
 HEADS = {
-    "masked_lm": VocabularyOutput,
+    "masked_lm": _masked_lm,
     "classifier": LateClassifier,
     "tagger": of_config(TokenHead),
 }

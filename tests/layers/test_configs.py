@@ -50,6 +50,7 @@ FIELDS = [
     ("MPNet", dict(**TINY, max_length=16)),
     ("ModernBert", dict(**TINY, initializer_cutoff=3.0)),
     ("ModernBertDecoder", TINY),
+    ("NeoBert", TINY),
     ("NomicBert", TINY),
     ("Roberta", dict(**TINY, max_length=16)),
     ("Seq2SeqAttention", RECURRENT),

@@ -95,8 +95,8 @@ def test_the_list_of_blocks():
     assert set(blocks()) >= {
         "AlbertAttentionBlock", "AlbertFeedForwardBlock", "BertBlock", "DebertaBlock", "DecoderBlock",
         "DistilBertBlock", "EncoderBlock", "EuroBertBlock", "GPT2Block", "GteBlock", "MPNetBlock",
-        "MobileBertBlock", "ModernBertBlock", "NomicBertBlock", "PreNormDecoderBlock", "PreNormEncoderBlock",
-        "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
+        "MobileBertBlock", "ModernBertBlock", "NeoBertBlock", "NomicBertBlock", "PreNormDecoderBlock",
+        "PreNormEncoderBlock", "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
     }  # fmt: skip
 
 
