@@ -307,6 +307,45 @@ DIAGRAMS = {
             block={T5_BLOCK: ()},
         ),
     ),
+    "Bart": (
+        Stack(
+            (
+                *embedded(
+                    TOKENS,
+                    table("Position", "encoder_positions"),
+                    after=(norm("encoder_embedding_norm"),),
+                    ids="source",
+                ),
+                Repeat("× 6", post_norm(attention())),
+            ),
+            title="Encoder",
+            block={f"{MODELS}.transformer.EncoderBlock": ()},
+        ),
+        Stack(
+            (
+                *embedded(
+                    TOKENS,
+                    table("Position", "decoder_positions"),
+                    after=(norm("decoder_embedding_norm"),),
+                    ids="target so far",
+                ),
+                Repeat(
+                    "× 6",
+                    (
+                        Skip((CAUSAL,)),
+                        norm("attention_norm"),
+                        Skip((CROSS[0],)),
+                        CROSS[1],
+                        Skip((feed_forward(),)),
+                        norm("feed_forward_norm"),
+                    ),
+                ),
+                HIDDEN,
+            ),
+            title="Decoder",
+            block={f"{MODELS}.transformer.DecoderBlock": ()},
+        ),
+    ),
     "Transformer": (
         Stack(
             (

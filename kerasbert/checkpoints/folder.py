@@ -181,6 +181,12 @@ class ModelFolder(os.PathLike):
         return self._config_file
 
     @functools.cached_property
+    def generation(self):
+        """The content of `generation_config.json`, or None if there is none."""
+        path = self.path / "generation_config.json"
+        return read_json(path) if path.is_file() else None
+
+    @functools.cached_property
     def save_ids(self):
         """{name of a file of weights: the id of its save, or None}."""
         return save_ids(self.path)

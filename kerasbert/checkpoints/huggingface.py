@@ -216,7 +216,8 @@ def load_weights(model, stored, allow_nan=False):
     for path, variable in named_variables(model, stored.holds_all).items():
         entry, name = stored.locate(path)
         if name is None or name not in stored:
-            (new if is_head(family, path) else missing).append((path, name, variable))
+            if variable.trainable or not is_head(family, path):  # other weights of heads keep their initial values
+                (new if is_head(family, path) else missing).append((path, name, variable))
             continue
         taken.add(name)
         problem = _fill(variable, path.rpartition("/")[2], entry, stored.read(name), config, allow_nan)

@@ -271,7 +271,10 @@ def _config(family, folder, fields, weights):
     """
     record, path = family.family, folder.path / "config.json"
     model_type = folder.config.get("model_type") or record.config.model_type  # early configs do not have it
-    stored = read_config(record, {**folder.config, "model_type": model_type}, path)
+    stored, of_generation = {**folder.config, "model_type": model_type}, record.huggingface.generation
+    if of_generation is not None and folder.generation is not None:
+        stored |= of_generation(stored, folder.generation)
+    stored = read_config(record, stored, path)
     inferred = {} if weights is None else weights.config_fields
     config = checked_config(record.config, {**stored, **inferred, **fields}, path, record.huggingface.config)
     if weights is not None:

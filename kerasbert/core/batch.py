@@ -36,7 +36,7 @@ class BatchKey:
         return "(b, ...)" if self.shape is None else f"({', '.join(self.shape)})"
 
 
-DECODERS = "Seq2SeqAttention, T5, Transformer"
+DECODERS = "Bart, Seq2SeqAttention, T5, Transformer"
 NO_BOUNDARY = "-1 if the position has no span boundary loss."
 
 BATCH_KEYS = {
@@ -173,12 +173,12 @@ BATCH_KEYS = {
     ),
     "decoder_padding_mask": BatchKey("mask", "bt", "Like `padding_mask`, for the decoder.", DECODERS),
     "decoder_lengths": BatchKey("ids", "b", "Like `lengths`, for the decoder.", DECODERS),
-    "decoder_position_ids": BatchKey("ids", "bt", "Like `position_ids`, for the decoder.", "Transformer"),
+    "decoder_position_ids": BatchKey("ids", "bt", "Like `position_ids`, for the decoder.", "Bart, Transformer"),
     "decoder_sequence_ids": BatchKey(
         "ids",
         "bt",
         "Like `sequence_ids`, for the decoder. Each target attends to the source with the same number.",
-        "T5, Transformer",
+        "Bart, T5, Transformer",
     ),
     # The loss
     "loss_normalizer": BatchKey(

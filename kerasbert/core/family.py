@@ -36,6 +36,8 @@ class HuggingFaceLayout:
             value}, for tensors in files that correspond to no weight of the backbone.
         unused: function of (our config, stored name) that tells whether a model with this config ignores the tensor.
         spelling: function that takes our config and returns {stored name: the name to write instead}.
+        generation: function of the contents of `config.json` and `generation_config.json` that returns the stored
+            fields whose values are in the second file, if a folder has it.
     """
 
     config: Mapping[str, object]
@@ -55,6 +57,7 @@ class HuggingFaceLayout:
     implied: Callable | None = None
     unused: Callable | None = None
     spelling: Callable | None = None
+    generation: Callable | None = None
 
     def of_type(self, table: str, model_type: str) -> Mapping:
         """Returns `classes` or `defaults` for a model type.

@@ -12,11 +12,12 @@ REGISTERED = {
     "layers.dropout": "Dropout",
     "layers.feed_forward": "FeedForward GatedFeedForward",
     "layers.heads": (
-        "FirstTokenClassifier LastTokenHead MaskedLMHead PooledClassifier SpanBoundaryHead TiedLMHead TokenHead "
-        "TokenTableHead UntiedLMHead"
+        "EndTokenClassifier FirstTokenClassifier LastTokenHead MaskedLMHead PooledClassifier SpanBoundaryHead "
+        "TiedLMHead TokenHead TokenTableHead UntiedLMHead"
     ),
     "layers.relative_bias": "BucketedBias",
     "models.albert": "Albert AlbertAttentionBlock AlbertConfig AlbertFeedForwardBlock",
+    "models.bart": "Bart BartConfig FixedBiasHead",
     "models.bert": "Bert BertBlock BertConfig",
     "models.deberta.convolution": "NeighbourConvolution",
     "models.deberta.deberta": "Deberta DebertaBlock DebertaConfig DisentangledAttention",
@@ -45,7 +46,7 @@ REGISTERED = {
         "MultiplicativeScore PlainDecoder Reader"
     ),
     "models.seq2seq_attention.seq2seq_attention": "Seq2SeqAttention Seq2SeqAttentionConfig VocabularyHead",
-    "models.t5.blocks": "EndTokenClassifier T5Attention T5Block T5LanguageModelHead T5Stack",
+    "models.t5.blocks": "T5Attention T5Block T5LanguageModelHead T5Stack",
     "models.t5.t5": "T5 T5Config",
     "models.transformer": (
         "DecoderBlock EncoderBlock PreNormDecoderBlock PreNormEncoderBlock Transformer TransformerConfig"

@@ -231,6 +231,8 @@ def generated(prompts, x, real, cache):
         outputs = decoder({**inputs, **cache, **x})
         cache = {name[len("next.") :]: array for name, array in outputs.items() if name.startswith("next.")}
         best = outputs["logits"].argmax(axis=-1).astype("int32")
+        if step == 0 and "first_id" in DESCRIBED:
+            best[:] = DESCRIBED["first_id"]
         for row in np.flatnonzero(going):
             found[row].append(int(best[row]))
         going &= ~np.isin(best, stop)

@@ -42,6 +42,10 @@ def greedy(engine, options, length):
             allowed = logits.copy()
             if step < limits[0]:
                 allowed[:, list(options.stop_ids)] = -np.inf
+            for name, place in (("first_id", 0), ("last_id", limits[1] - 1)):
+                if name in numbers and step == place:  # this token has the probability 1
+                    logits = np.where(np.arange(logits.shape[-1]) == numbers[name], 0.0, -np.inf)
+                    logits = allowed = np.broadcast_to(logits.astype("float32"), allowed.shape)
             best = allowed.argmax(axis=-1)
             peaks = logits.max(axis=-1)
             totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))

@@ -107,6 +107,7 @@ def further_entries(model, format, quantize):
     if isinstance(model, NextToken):
         found["stop_ids"] = model.default_stop_ids()
         found["start_id"] = getattr(model.backbone.config, "decoder_start_id", None)
+        found["first_id"] = model.forced_ids[0]
     if isinstance(model, MultiVectorEmbedder):
         found["late_interaction"] = model.late_interaction()
     packages = ("kerasbert", "keras", *FORMATS[format][1])

@@ -121,7 +121,7 @@ def generate(
         for row, number in enumerate(numbers):
             token_ids[row, width - lengths[number] :] = prompts[number]
         real = np.arange(width) >= width - lengths[numbers, None]
-        part = {} if context is None else _rows_of(context, numbers)
+        part = {} if context is None else _rows_of(context, numbers, limit)
         with checked_inputs():
             results = program(part, given, token_ids, real, limits, _draws(options, seed, numbers, length))
         for row, number in enumerate(numbers):
@@ -135,9 +135,10 @@ def _rounded(width):
     return width if width == 1 else -(-width // BUCKET) * BUCKET
 
 
-def _rows_of(context, numbers):
-    """Selects rows of a context, and trims them to the length of the longest one, rounded up."""
+def _rows_of(context, numbers, limit):
+    """Selects rows of a context, and trims them to the length of the longest one, rounded up to at most `limit`."""
     width, part = _rounded(int(context["lengths"][numbers].max())), {}
+    width = width if limit is None else min(width, limit)
     for key, array in context.items():
         part[key] = array[numbers]
         if array.ndim > 1:

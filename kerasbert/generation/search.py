@@ -23,6 +23,8 @@ class Options:
     top_p: float | None = None
     num_sequences: int = 1
     stop_ids: tuple = ()
+    first_id: int | None = None  # the first token of every sequence
+    last_id: int | None = None  # the last token of sequences that reach the maximum length
 
     def check(self):
         sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
@@ -48,7 +50,7 @@ class Options:
 
 
 SMALLEST = float(np.finfo("float32").tiny)
-NUMBERS = ("length_penalty", "temperature", "top_p")
+NUMBERS = ("length_penalty", "temperature", "top_p", "first_id", "last_id")
 
 
 # === Choosing tokens ===
@@ -88,6 +90,7 @@ class Sampling:
         step, finished = state["step"], state["finished"]
         logits = ops.cast(logits, "float32")
         allowed = without_stops(logits, self.options.stop_ids, step < self.least)
+        logits, allowed = (with_forced(scores, self.options, step, self.most) for scores in (logits, allowed))
         token = ops.cast(ops.argmax(allowed, axis=-1), "int32")
         if self.options.sample:
             token = drawn(filtered(allowed, self.options), ops.take(self.draws, step, axis=1))
@@ -164,6 +167,7 @@ class BeamSearch:
         early = options.early_stopping is True
         log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
         log_probabilities = without_stops(log_probabilities, options.stop_ids, step < self.least)
+        log_probabilities = with_forced(log_probabilities, options, step, self.most)
         scores = ops.reshape(log_probabilities, (self.rows, beams, vocabulary)) + state["scores"][:, :, None]
         keep = max(2, 1 + len(options.stop_ids)) * beams
         scores, best = ops.top_k(ops.reshape(scores, (self.rows, beams * vocabulary)), keep)
@@ -262,6 +266,22 @@ def without_stops(scores, stop_ids, here):
     if not stop_ids:
         return scores
     return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)
+
+
+def with_forced(scores, options, step, most):
+    """Gives the tokens that are forced in the first and the last step the probability 1, and all others 0.
+
+    Args:
+        scores: float32 (r, v), logits or log probabilities.
+        options: the `Options`.
+        step: int32 (), number of tokens so far.
+        most: int32 (), maximum number of new tokens.
+    """
+    for token, place in ((options.first_id, 0), (options.last_id, most - 1)):
+        if token is not None:
+            chosen = ops.arange(scores.shape[-1], dtype="int32") == ops.cast(token, "int32")
+            scores = ops.where(step == place, ops.where(chosen, 0.0, -np.inf), scores)
+    return scores
 
 
 def gather(tokens, beams):

@@ -236,6 +236,12 @@ class FirstTokenClassifier(Composite):
         return self.project(self.dropout(x))
 
 
+class EndTokenClassifier(FirstTokenClassifier):
+    """A `FirstTokenClassifier` that reads the decoder's output at the end token (`end_output`) instead."""
+
+    reads = "end_output"
+
+
 class TokenHead(Composite):
     """Dropout and one dense layer on every token.
 

@@ -6,6 +6,7 @@ from ..core.initializers import truncated_normal
 from ..core.weight_names import Field, Heads, Part, Tensor
 from .albert import Albert, AlbertConfig
 from .backbone import Backbone
+from .bart import Bart, BartConfig
 from .bert import Bert, BertConfig
 from .deberta.deberta import Deberta, DebertaConfig
 from .deberta.deberta_v2 import DebertaV2, DebertaV2Config
@@ -50,6 +51,8 @@ __all__ = [
     "Albert",
     "AlbertConfig",
     "Backbone",
+    "Bart",
+    "BartConfig",
     "Bert",
     "BertConfig",
     "Deberta",

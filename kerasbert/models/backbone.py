@@ -153,22 +153,31 @@ class Backbone(Shared, Quantizable, keras.Model):
             if array is not None and array.size and not (array.min() >= 0 and array.max() < limit):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
+        self.check_length(inputs)
         length = inputs["token_ids"].shape[-1]
-        longest = self.position_limit
-        if length is not None and longest and inputs.get("position_ids") is None:
-            received = length
-            if inputs.get("sequence_ids") is not None:
-                received = longest_sequence(concrete_array(inputs["sequence_ids"]))
-            if received is not None and received > longest:
-                raise ValueError(
-                    f"Sequences must be no longer than the position table, max_length={longest}. Received: a sequence "
-                    f"of length {received}. Truncate the text, or use a config with a larger max_length."
-                )
         positions = concrete_array(inputs.get("masked_positions"))
         if positions is not None and positions.size and (positions.max() >= length or positions.min() < -1):
             raise ValueError(
                 f"`masked_positions` must be positions in the row, or -1 in unused entries. Received: values from "
                 f"{positions.min()} to {positions.max()} for rows of length {length}."
+            )
+
+    def check_length(self, inputs, prefix=""):
+        """Raises a ValueError if a sequence is longer than the position table.
+
+        Args:
+            inputs: a batch.
+            prefix: prefix of the keys, such as "decoder_".
+        """
+        length, longest = inputs[prefix + "token_ids"].shape[-1], self.position_limit
+        if length is None or not longest or inputs.get(prefix + "position_ids") is not None:
+            return
+        sequences = inputs.get(prefix + "sequence_ids")
+        received = length if sequences is None else longest_sequence(concrete_array(sequences))
+        if received is not None and received > longest:
+            raise ValueError(
+                f"Sequences must be no longer than the position table, max_length={longest}. Received: a sequence "
+                f"of length {received}. Truncate the text, or use a config with a larger max_length."
             )
 
     learned_positions = True  # False if sequences may have any length

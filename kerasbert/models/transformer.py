@@ -22,9 +22,9 @@ from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import TokenTableHead
-from ..layers.masks import AttentionMask, real_tokens
+from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
-from .encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
+from .encoder_decoder import EncoderDecoderBackbone, cross_cache, cross_mask, decoder_inputs
 
 # === Config ===
 
@@ -305,12 +305,8 @@ class Transformer(EncoderDecoderBackbone):
         """
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
-        x, real = self.encode(context), real_tokens(context)
-        return {
-            **empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype),
-            "contexts": [block.cross_attention.keys_and_values(x) for block in self.decoder_blocks],
-            "real_context": ops.ones(context["token_ids"].shape, "bool") if real is None else real,
-        }
+        empty = empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
+        return {**empty, **cross_cache(self.encode(context), context, self.decoder_blocks)}
 
 
 def _counted(inputs):

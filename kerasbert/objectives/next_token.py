@@ -79,6 +79,12 @@ class NextToken(Objective):
             stop = self.tokenizer.eos_id
         return [] if stop is None else np.atleast_1d(stop).tolist()
 
+    @property
+    def forced_ids(self) -> tuple[int | None, int | None]:
+        """Ids of the first token of all generated texts, and of the last one of those with the maximum length."""
+        config = self.backbone.config
+        return getattr(config, "forced_bos_id", None), getattr(config, "forced_eos_id", None)
+
     def generate(
         self,
         prompts: str | Sequence[str] | np.ndarray | Sequence[Sequence[int]],
@@ -93,6 +99,7 @@ class NextToken(Objective):
         top_p: float | None = None,
         num_sequences: int = 1,
         stop_ids: int | Sequence[int] | None = None,
+        first_token: int | str | None = None,
         seed: int = 0,
         batch_size: int = 32,
         scores: bool = False,
@@ -116,6 +123,8 @@ class NextToken(Objective):
             top_p: sample only from the smallest set of tokens whose total probability is at least this value.
             num_sequences: number of results per prompt: samples, or the best beams.
             stop_ids: token ids that end a sequence, () for none. Default: the `eos_id` of the config or the tokenizer.
+            first_token: id or name of the first token of every result, such as mBART-50's "de_DE" for German. Default:
+                the `forced_bos_id` of the config, if it has one.
             seed: seed of the sampling. The same seed gives the same random numbers on every backend.
             batch_size: number of prompts that are decoded together.
             scores: whether to return the log probability of the new tokens. For beam search, it is divided by
@@ -128,9 +137,8 @@ class NextToken(Objective):
         """
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
-        stop_ids = self.default_stop_ids() if stop_ids is None else self._checked_stop_ids(stop_ids)
         search = num_beams, length_penalty, early_stopping
-        options = Options(*search, sample, temperature, top_k, top_p, num_sequences, stop_ids)
+        options = Options(*search, sample, temperature, top_k, top_p, num_sequences, *self._ends(stop_ids, first_token))
         limit = self.backbone.position_limit
         found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
         pairs = zip(ids, found, strict=True)
@@ -160,13 +168,23 @@ class NextToken(Objective):
                 )
         return [row.astype("int32") for row in rows], False, one
 
-    def _checked_stop_ids(self, stop_ids):
-        """Checks and returns `stop_ids`. Raises a ValueError if an id is outside the vocabulary."""
+    def _ends(self, stop_ids, first_token):
+        """Returns (stop ids, forced first id, forced last id) for the arguments of `generate`, which are checked."""
         size = self.backbone.config.vocabulary_size
+        stop_ids = self.default_stop_ids() if stop_ids is None else stop_ids
         wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
         if wrong:
             raise ValueError(f"`stop_ids` must be between 0 and {size - 1}, or () for none. Received: {wrong[0]}.")
-        return stop_ids
+        first, last = self.forced_ids
+        if first_token is not None:
+            is_name = isinstance(first_token, str)
+            first = self.require_tokenizer().backend.token_to_id(first_token) if is_name else first_token
+            if first is None or not 0 <= first < size:
+                raise ValueError(
+                    f"`first_token` must be a token of the vocabulary, or an id between 0 and {size - 1}. Received: "
+                    f"{first_token!r}."
+                )
+        return stop_ids, first, last
 
     # === Checks and configuration ===
 

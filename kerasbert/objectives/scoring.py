@@ -210,13 +210,16 @@ def answer_scores(model, texts, contexts, batch_size=32):
     tokenizer, limit = model.require_tokenizer(), model.backbone.position_limit
     sources = tokenizer.encode(contexts)
     end = model.default_stop_ids()[:1]
-    targets = [np.array([*ids, *end], "int32") for ids in tokenizer.encode(list(texts), add_special_tokens=False)]
+    first = [] if model.first_target_id is None else [model.first_target_id]  # not scored, as the start token
+    texts = tokenizer.encode(list(texts), add_special_tokens=False)
+    targets = [np.array([*first, *ids, *end], "int32") for ids in texts]
     check_fits(map(len, sources), limit, "context")
     check_fits(map(len, targets), limit)
 
     def make_row(number):
-        read = np.array([model.backbone.config.decoder_start_id, *targets[number][:-1]], "int32")
+        read = np.array([model.start_id, *targets[number][:-1]], "int32")
         return {"token_ids": sources[number], "decoder_token_ids": read}, targets[number]
 
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    return text_scores(row_log_probabilities(model, sizes, make_row, batch_size))
+    values = row_log_probabilities(model, sizes, make_row, batch_size)
+    return text_scores([row[len(first) :] for row in values])

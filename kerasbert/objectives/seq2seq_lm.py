@@ -81,14 +81,41 @@ class Seq2SeqLM(NextToken):
 
     # === Generation ===
 
+    @property
+    def start_id(self) -> int:
+        """Id of the token with which the decoder starts."""
+        found = self.backbone.config.decoder_start_id
+        if found is None:
+            raise ValueError(
+                "The decoder must start with a token. Received: decoder_start_id=None in the config. The first mBART "
+                "starts with the code of the target language: from_preset(path, decoder_start_id=...)."
+            )
+        return found
+
+    @property
+    def first_target_id(self) -> int | None:
+        """Id of the token that every target has before its text, or None."""
+        return getattr(self.backbone.config, "first_target_id", None)
+
+    @property
+    def _longest_text(self):
+        """Maximum number of tokens of sources and targets that are given as texts, or None."""
+        limits = self.require_tokenizer().max_length, self.backbone.position_limit
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def encode_prompts(self, texts):
-        return source_ids(texts, self.require_tokenizer())
+        return source_ids(texts, self.require_tokenizer(), self._longest_text)
 
     def decoder_prompts(self, ids):
-        size = self.backbone.config.vocabulary_size
+        size, limit = self.backbone.config.vocabulary_size, self.backbone.position_limit
         for number, row in enumerate(ids):
             if not len(row):
                 raise ValueError(f"A source must have at least one token. Received: source {number} is empty.")
+            if limit is not None and len(row) > limit:
+                raise ValueError(
+                    f"A source must have at most {limit} tokens, the size of the position table. Received: source "
+                    f"{number} of {len(row)} tokens. Truncate it."
+                )
             if row.min() < 0 or row.max() >= size:
                 wrong = row.max() if row.max() >= size else row.min()
                 raise ValueError(f"Token ids must be between 0 and {size - 1}. Received: {wrong}.")
@@ -96,7 +123,7 @@ class Seq2SeqLM(NextToken):
         token_ids = np.zeros((len(ids), lengths.max(initial=0)), "int32")
         for row, source in zip(token_ids, ids, strict=True):
             row[: len(source)] = source
-        start = np.array([self.backbone.config.decoder_start_id], "int32")
+        start = np.array([self.start_id], "int32")
         return [start] * len(ids), {"token_ids": token_ids, "lengths": lengths}
 
     def start_cache(self, context, batch_size, length):
@@ -144,10 +171,12 @@ class Seq2SeqLM(NextToken):
             )
         tokenizer = self.require_tokenizer()
         layout = Seq2SeqLayout(
-            target_length=tokenizer.max_length,
+            length=self._longest_text,
+            target_length=self._longest_text,
             num_buckets=min(4, 1 + len(x) // (16 * batch_size)) if shuffle else 1,
-            start_id=self.backbone.config.decoder_start_id,
+            start_id=self.start_id,
             end_id=next(iter(self.default_stop_ids()), None),
+            first_id=self.first_target_id,
         )
         seed = seed if shuffle else None
         return Seq2SeqBatches(

@@ -132,7 +132,7 @@ def test_backbones_read_the_keys_of_the_table(name):
     found = set()
     for backbone in make(name):
         # With decoder inputs and, if they are optional, without.
-        for half in [["decoder_token_ids"], []] if name == "T5" else [["decoder_token_ids"]]:
+        for half in [["decoder_token_ids"], []] if name in ("Bart", "T5") else [["decoder_token_ids"]]:
             for key in BATCH_KEYS:
                 keys = [other for other in NEEDED.get(key, []) if half or not other.startswith("decoder_")]
                 if (half or not key.startswith("decoder_")) and has_effect(backbone, key, [*half, *keys]):

@@ -35,6 +35,7 @@ ONE_WAY = dict(**RECURRENT, bidirectional=False)
 # Fields with which the families have all of their layers and initializers between them.
 FIELDS = [
     ("Albert", dict(**TINY, embedding_dim=8)),
+    ("Bart", dict(**TINY, max_length=16, model_type="mbart")),
     ("Bert", dict(**TINY, max_length=16)),
     ("Deberta", dict(**TINY, embedding_dim=8, max_length=16, talking_heads=True)),
     ("DebertaV2", dict(**TINY, max_length=16, distance_buckets=8, convolution_width=3)),

@@ -27,6 +27,7 @@ class Seq2SeqLayout:
             the padding token of the tokenizer, or 0.
         end_id: token with which a target ends, or None if targets get no end token. Default: the end (or separator)
             token of the tokenizer.
+        first_id: token with which a target begins, such as <s> in BART, or None.
     """
 
     length: int | None = None
@@ -34,6 +35,7 @@ class Seq2SeqLayout:
     num_buckets: int = 1
     start_id: int | None = None
     end_id: int | str | None = "default"
+    first_id: int | None = None
 
     def __post_init__(self):
         if self.num_buckets < 1:
@@ -55,7 +57,8 @@ class Seq2SeqBatches(Batches):
 
     Args:
         sources: texts, or lists of token ids. No special tokens are added to token ids.
-        targets: one text or list of token ids for each source. The end token is added unless it is already the last.
+        targets: one text or list of token ids for each source. The end token is added unless it is already the last,
+            and the first token of the layout unless it is already the first.
         tokenizer: a `Tokenizer`, required for texts. Sources get the special tokens of its template, targets only the
             end token.
         batch_size: rows per update.
@@ -92,7 +95,7 @@ class Seq2SeqBatches(Batches):
         self.pad_id = info.get("pad_id") or 0
         self.start_id = self.pad_id if layout.start_id is None else layout.start_id
         self._sources = sources = _Sequences(source_ids(sources, tokenizer, layout.length), layout.length, end_id)
-        targets = [_ended(row, end_id) for row in _target_ids(targets, tokenizer)]
+        targets = [_begun(_ended(row, end_id), layout.first_id) for row in _target_ids(targets, tokenizer)]
         self._targets = targets = _Sequences(targets, layout.target_length, end_id)
         weights = np.ones(len(sources.lengths)) if sample_weight is None else sample_weight
         self._weights = np.asarray(weights, dtype=np.float32)
@@ -202,6 +205,10 @@ class _Sequences:
 
 def _ended(row: np.ndarray, end_id: int | None) -> np.ndarray:
     return row if end_id is None or (len(row) and row[-1] == end_id) else np.append(row, np.int32(end_id))
+
+
+def _begun(row: np.ndarray, first_id: int | None) -> np.ndarray:
+    return row if first_id is None or (len(row) and row[0] == first_id) else np.append(np.int32(first_id), row)
 
 
 def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:

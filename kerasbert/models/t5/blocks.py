@@ -11,10 +11,7 @@ from ...layers.attention import ProjectedAttention
 from ...layers.composite import Composite
 from ...layers.dense import Dense, tied_logits
 from ...layers.dropout import Dropout
-from ...layers.embeddings import gather_positions
 from ...layers.feed_forward import FeedForward, GatedFeedForward
-from ...layers.heads import FirstTokenClassifier
-from ...layers.masks import real_tokens
 from ...layers.relative_bias import BucketedBias
 
 
@@ -205,56 +202,6 @@ def side_by_side(encoder, decoder):
     return [tuple(block for block in pair if block is not None) for pair in pairs]
 
 
-def shifted_right(inputs, start_id):
-    """Returns the decoder inputs for a batch that has none: the tokens of the encoder, shifted right by one.
-
-    Each sequence begins with the start token.
-
-    Args:
-        inputs: a batch with `token_ids` (b, s).
-        start_id: id of the start token.
-
-    Returns: a dict of `decoder_token_ids` (b, s), and `decoder_padding_mask` and `decoder_sequence_ids` if needed.
-    """
-
-    def rolled(x):  # `ops.roll`, which LiteRT does not have
-        return ops.concatenate([x[:, -1:], x[:, :-1]], axis=1)
-
-    ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
-    first = ops.arange(ops.shape(ids)[1], dtype="int32") == 0
-    if sequences is not None:
-        first = first | (sequences != rolled(sequences))
-    elif real is not None:
-        first = first | ops.logical_not(rolled(real))
-    half = {"token_ids": ops.where(first, start_id, rolled(ids)), "padding_mask": real}
-    half["sequence_ids"] = sequences
-    return {f"decoder_{key}": value for key, value in half.items() if value is not None}
-
-
-def end_tokens(x, inputs, end_id):
-    """Returns the vectors of x at the last end token of each sequence, or at its last token if it has no end token.
-
-    Args:
-        x: float (b, s, m).
-        inputs: the batch from which x was computed.
-        end_id: id of the end token.
-
-    Returns: float (b, m), or (b, n, m) for packed rows. None for packed rows without `first_positions`.
-    """
-    ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
-    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
-    length = ops.shape(ids)[1]
-    rank = ops.arange(length, dtype="int32") + ops.cast(ids == end_id, "int32") * length
-    rank = rank if real is None else ops.where(real, rank, -1)
-    if sequences is None:
-        return gather_positions(x, ops.argmax(rank, axis=1)[:, None])[:, 0]
-    if first is None:
-        return None
-    here = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
-    rank = ops.where(here[:, :, None] == sequences[:, None, :], rank[:, None, :], -1)
-    return gather_positions(x, ops.argmax(rank, axis=-1))
-
-
 class T5LanguageModelHead(Composite):
     """Logits over the vocabulary: the product with the token embeddings, or the output of a separate dense layer.
 
@@ -281,9 +228,3 @@ class T5LanguageModelHead(Composite):
     def call(self, x, table):
         x = x * self.scale
         return tied_logits(x, table) if self.dense is None else self.dense(x)
-
-
-class EndTokenClassifier(FirstTokenClassifier):
-    """A `FirstTokenClassifier` that reads the decoder's output at the end token (`end_output`) instead."""
-
-    reads = "end_output"

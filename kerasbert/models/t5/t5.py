@@ -12,19 +12,16 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
-from keras import ops
 
 from ...core.blocks import present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field
 from ...layers.cache import advanced, causal_inputs, empty_cache
-from ...layers.heads import TokenHead, of_config
-from ...layers.masks import AttentionMask, real_tokens
-from ..backbone import Backbone
-from ..encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
-from .blocks import EndTokenClassifier, T5LanguageModelHead, T5Stack, end_tokens, shifted_right, side_by_side
+from ...layers.heads import EndTokenClassifier, TokenHead, of_config
+from ...layers.masks import AttentionMask
+from ..encoder_decoder import EncoderDecoderBackbone, cross_cache, cross_mask, decoder_inputs, end_tokens, shifted_right
+from .blocks import T5LanguageModelHead, T5Stack, side_by_side
 from .huggingface import (
     half_names,
     huggingface_fields,
@@ -183,6 +180,7 @@ class T5(EncoderDecoderBackbone):
 
     takes_segments = False
     learned_positions = False
+    shifts_inputs = True
 
     def __init__(self, config: T5Config, **kwargs: Any):
         super().__init__(config, **kwargs)
@@ -272,22 +270,10 @@ class T5(EncoderDecoderBackbone):
         Args:
             context: the inputs of the encoder, a batch.
         """
-        x, real = self.encode(context), real_tokens(context)
-        return {
-            **self.empty_cache(batch_size, length),
-            "contexts": [block.cross_attention.keys_and_values(x) for block in self.decoder.blocks],
-            "real_context": ops.ones(context["token_ids"].shape, "bool") if real is None else real,
-        }
+        read = cross_cache(self.encode(context), context, self.decoder.blocks)
+        return {**self.empty_cache(batch_size, length), **read}
 
     # === Methods that depend on the architecture ===
-
-    def example_inputs(self):
-        return {"token_ids": np.zeros((1, 2), "int32")}
-
-    def check_inputs(self, inputs):
-        if "decoder_token_ids" in inputs:
-            return super().check_inputs(inputs)
-        return Backbone.check_inputs(self, inputs)
 
     def make_head(self, kind: str, dropout: float | None = None, **arguments: Any) -> keras.Layer:
         fitting = [name for name, parts in ARCHITECTURES.items() if kind in parts.heads]
