@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
+from kerasbert.models import Bart, BartConfig
 from kerasbert.objectives import Seq2SeqLM
-from tests.models.reference import their_model, to_numpy
+from kerasbert.tasks import TextClassifier, ZeroShotClassifier
+from tests.models.reference import randomize, their_model, to_numpy
 
 START, END, FIRST = 2, 2, 9
 
@@ -93,3 +96,73 @@ def test_wrong_first_tokens(pair):
         ours.generate(np.array([5, 2]), first_token=61)
     with pytest.raises(ValueError, match="tokenizer"):
         ours.generate(np.array([5, 2]), first_token="de_DE")
+
+
+# === Texts ===
+
+DOCUMENTS = ["the cat sat on the mat", "a dog ran over the hill", "they sat on a chair"] * 20
+TEXTS = ["the cat ran over the mat", "a dog sat"]
+
+
+def backbone_for(tokenizer, **fields):
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, max_length=64)
+    return Bart(BartConfig(**sizes, vocabulary_size=tokenizer.vocabulary_size, **fields))
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("kind", ["bart", "mbart"])
+def test_texts_in_transformers(kind, tmp_path):
+    """What is saved here, transformers reads, and generates the same texts from texts."""
+    import torch
+    import transformers
+
+    if kind == "bart":
+        tokenizer, fields = Tokenizer.train("byte_bpe", DOCUMENTS, 280), dict(forced_bos_id=0, forced_eos_id=2)
+    else:
+        tokenizer = Tokenizer.train("unigram", DOCUMENTS, 76, family="mbart50").with_language("de_DE")
+        fields = dict(model_type="mbart", decoder_start_id=tokenizer.eos_id, forced_bos_id=tokenizer.id("ro_RO"))
+    model = randomize(Seq2SeqLM(backbone_for(tokenizer, **fields), tokenizer=tokenizer), std=0.6)
+    model.save_to_preset(tmp_path)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    encoder = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    inputs = encoder(TEXTS, return_tensors="pt", padding=True)
+    for name in (None, "fr_XX") if kind == "mbart" else (None,):
+        forced = {} if name is None else dict(forced_bos_token_id=encoder.convert_tokens_to_ids(name))
+        with torch.no_grad():
+            wanted = theirs.generate(**inputs, max_new_tokens=9, do_sample=False, **forced)
+        wanted = encoder.batch_decode(wanted, skip_special_tokens=True)
+        found = model.generate(TEXTS, max_new_tokens=9, first_token=name)
+        assert [text.strip() for text in found] == [text.strip() for text in wanted] and all(found)
+
+
+@pytest.mark.one_backend
+def test_zero_shot_classification_equals_transformers(tmp_path):
+    import transformers
+
+    tokenizer = Tokenizer.train("byte_bpe", DOCUMENTS, 280)
+    names = ["contradiction", "neutral", "entailment"]
+    randomize(TextClassifier(backbone_for(tokenizer), labels=names, tokenizer=tokenizer), std=0.6).save_to_preset(
+        tmp_path
+    )
+    theirs = transformers.pipeline("zero-shot-classification", str(tmp_path), device="cpu")
+    ours = ZeroShotClassifier.from_preset(tmp_path)
+    for text in TEXTS:
+        wanted = theirs(text, ["cats", "dogs", "chairs"])
+        found = ours.classify(text, ["cats", "dogs", "chairs"])["scores"]
+        np.testing.assert_allclose([found[name] for name in wanted["labels"]], wanted["scores"], atol=1e-5)
+
+
+@pytest.mark.one_backend
+def test_targets_begin_with_the_first_token():
+    """In training and in scores, as in generation: the decoder reads </s> <s> and the text."""
+    tokenizer = Tokenizer.train("byte_bpe", DOCUMENTS, 280)
+    model = Seq2SeqLM(backbone_for(tokenizer), tokenizer=tokenizer)
+    ids = tokenizer.encode(["the cat"], add_special_tokens=False)[0].tolist()
+    x, y, _ = model.text_batches(["a dog"], ["the cat"], None, 1, 1, 0, False)[0]
+    assert x["decoder_token_ids"].tolist() == [[2, 0, *ids]] and y.tolist() == [[0, *ids, 2]]
+    score = model.score("the cat", "a dog")
+    logits = to_numpy(model(x))[0].astype("float64")
+    expected = (logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))[np.arange(1, len(ids) + 2), y[0, 1:]]
+    np.testing.assert_allclose(score["token_scores"], expected, atol=1e-5)
+    batches = Seq2SeqBatches([[5, 2]], [[0, 7]], batch_size=1, layout=Seq2SeqLayout(end_id=2, first_id=0))
+    assert batches[0][1].tolist() == [[0, 7, 2]]

@@ -15,6 +15,8 @@ from .settings import CLASSES, class_stem, option
 
 Pieces = list[tuple[str, float, int]]
 
+LANGUAGE = "en_XX"  # of texts whose language is not stated, as in transformers
+
 
 def _same(pieces: Pieces, settings: dict) -> Pieces:
     return pieces
@@ -26,8 +28,8 @@ class Family:
 
     Args:
         roles: the token of each role, in the order of their ids.
-        single, pair: templates for single texts and pairs, which consist of roles and of the texts A and B. `:1` after
-            an item is its segment id, which is 0 by default.
+        single, pair: templates for single texts and pairs, which consist of roles, of the texts A and B, and of `lang`,
+            the code of their language. `:1` after an item is its segment id, which is 0 by default.
         file: name of the published vocabulary file.
         special: further special tokens.
         behind: special tokens whose ids come after those of the pieces.
@@ -38,6 +40,7 @@ class Family:
         steps: function from the settings to normalisers that are applied before that of SentencePiece.
         split_whitespace: as in `sentencepiece.build_backend`.
         without_prefix: its `scheme` if the settings say that `add_prefix_space` is False.
+        strips: as in `sentencepiece.build_backend`.
     """
 
     roles: dict[str, str]
@@ -52,6 +55,7 @@ class Family:
     steps: Callable = lambda settings: []
     split_whitespace: bool = True
     without_prefix: str = "never"
+    strips: bool = True
 
     @property
     def kind(self) -> str:
@@ -60,8 +64,24 @@ class Family:
             return "bpe"
         return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
 
-    def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
-        """Returns the post-processor for the templates, or None if the vocabulary lacks one of their tokens."""
+    @property
+    def has_language(self) -> bool:
+        """Whether rows have the code of a language."""
+        return "lang" in self.single.split()
+
+    def template(
+        self, roles: dict[str, str], ids: dict[str, int], language: str = LANGUAGE
+    ) -> processors.PostProcessor | None:
+        """Returns the post-processor for the templates, or None if the vocabulary lacks one of their tokens.
+
+        Raises: ValueError if the vocabulary lacks the code of the language.
+        """
+        if self.has_language:
+            if language not in ids:
+                raise ValueError(
+                    f"The language must have a code in the vocabulary, such as {LANGUAGE}. Received: {language!r}."
+                )
+            roles = {**roles, "lang": language}
         used = {item.partition(":")[0] for item in f"{self.single} {self.pair}".split()} - {"A", "B"}
         if not used or not used <= set(roles):
             return None
@@ -110,6 +130,38 @@ def _xlm_roberta_to_ids(pieces: Pieces, settings: dict) -> Pieces:
 
 def _xlm_roberta_to_model(pieces: Pieces, settings: dict) -> Pieces:
     return _SPM + [piece for piece in pieces[4:] if piece[0] != "<mask>"]
+
+
+# The languages of mBART, and those of mBART-50, of which the model has two more than its name says.
+_LANGUAGES = tuple(
+    """ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX
+    ro_RO ru_RU si_LK tr_TR vi_VN zh_CN""".split()
+)
+_FURTHER_LANGUAGES = tuple(
+    """af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN
+    te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI""".split()
+)
+
+
+def _mbart(languages: tuple[str, ...], roles: tuple[str, ...], **templates) -> Family:
+    """The tokenizer of an mBART: the ids of XLM-RoBERTa, with the codes of the languages before the mask."""
+    codes = [(code, 0.0, CONTROL) for code in languages]
+
+    def to_ids(pieces: Pieces, settings: dict) -> Pieces:
+        pieces = _xlm_roberta_to_ids(pieces, settings)
+        return [*pieces[:-1], *codes, pieces[-1]]
+
+    def to_model(pieces: Pieces, settings: dict) -> Pieces:
+        return [piece for piece in _xlm_roberta_to_model(pieces, settings) if piece[0] not in languages]
+
+    return Family(
+        {role: _ANGLES[role] for role in roles},
+        file="sentencepiece.bpe.model",
+        behind=(*languages, "<mask>"),
+        to_ids=to_ids,
+        to_model=to_model,
+        **templates,
+    )
 
 
 _CAMEMBERT = [
@@ -239,6 +291,15 @@ FAMILIES = {
         special=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
         to_ids=_camembert_to_ids,
         to_model=_camembert_to_model,
+    ),
+    "mbart": _mbart(_LANGUAGES, tuple(_ANGLES), single="A eos lang", pair="A B eos lang"),
+    "mbart50": _mbart(
+        _LANGUAGES + _FURTHER_LANGUAGES,
+        tuple(role for role in _ANGLES if role != "bos"),
+        single="lang A eos",
+        pair="lang A B eos",
+        split_whitespace=False,
+        strips=False,
     ),
     "deberta-v2": Family(
         _DEBERTA,

@@ -9,7 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from ..text.json_files import SETTINGS_LIMIT, VOCABULARY_LIMIT, check_types, is_text, read_json, shortened
 from .added_tokens import add_listed, add_missing, merged, named_tokens, text_of
 from .checks import rust_errors
-from .families import FAMILIES, Family, family_named, family_of_pieces, mark_special
+from .families import FAMILIES, LANGUAGE, Family, family_named, family_of_pieces, mark_special
 from .options import apply_options
 from .sentencepiece import CONTROL, UNKNOWN, USER_DEFINED, build_backend, read_model
 from .settings import FIELDS, GENERIC, check_class, check_fields, option
@@ -170,7 +170,7 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     if family is not None:
         has_ends = {"cls", "sep"} <= roles.keys()
         layout = roberta_template(roles, vocabulary) if family is FAMILIES["roberta"] and has_ends else None
-        layout = layout or family.template(roles, vocabulary)
+        layout = layout or family.template(roles, vocabulary, option(settings, "src_lang", LANGUAGE))
     elif "cls" in roles and "sep" in roles:
         layout = (roberta_template if roles["cls"] == "<s>" else bert_template)(roles, vocabulary)
     else:
@@ -230,6 +230,11 @@ def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict
         raise
     backend = apply_options(backend, settings, settings["family_of_class"])
     register_added(backend, path, settings)
+    family = FAMILIES.get(settings["family_of_class"])
+    if family is not None and family.has_language:
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        language = option(settings, "src_lang", LANGUAGE)
+        backend.post_processor = family.template(special_roles(settings, vocabulary), vocabulary, language)
     return backend, {}
 
 
@@ -349,7 +354,7 @@ def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]
             there.add(token)
     prefix = option(settings, "add_prefix_space", True)
     scheme = None if prefix else family.without_prefix
-    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace, scheme)
+    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace, scheme, family.strips)
     if option(settings, "split_by_punct", False):
         backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), backend.pre_tokenizer])
     mark_special(backend, [text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)])

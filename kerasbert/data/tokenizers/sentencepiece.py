@@ -178,6 +178,7 @@ def build_backend(
     unk_token: str | None = None,
     split_whitespace: bool = False,
     scheme: str | None = None,
+    strips: bool = True,
 ) -> hf.Tokenizer:
     """Builds a tokenizer that gives the same ids as SentencePiece's encoder.
 
@@ -189,6 +190,7 @@ def build_backend(
             transformers does this for published families, but SentencePiece treats such white space as ordinary
             characters.
         scheme: where to put a space before text: "always", "first" or "never". Default: as the model says.
+        strips: whether spaces at the ends of a text are removed if the model says so. The class of mBART-50 keeps one.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -204,7 +206,8 @@ def build_backend(
         )
     steps = [*steps, *([normalizers.Precompiled(model.charsmap)] if model.charsmap else [])]
     if model.remove_extra_whitespaces:
-        steps += [normalizers.Replace(hf.Regex("^ +| +$"), ""), normalizers.Replace(hf.Regex(" {2,}"), " ")]
+        steps += [normalizers.Replace(hf.Regex("^ +| +$"), "")] if strips else []
+        steps += [normalizers.Replace(hf.Regex(" {2,}"), " ")]
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
     # If no piece has a space inside, words can be tokenized independently.

@@ -19,6 +19,7 @@ CLASSES = {
     **{"GPT2": "gpt2", "OpenAIGPT": "openai-gpt", "Deberta": "deberta", "ModernBert": "modernbert"},
     **{"Albert": "albert", "XLNet": "xlnet", "T5": "t5", "MT5": "mt5", "UMT5": "umt5"},
     **{"XLMRoberta": "xlm-roberta", "Camembert": "camembert", "DebertaV2": "deberta-v2", "XLM": "xlm"},
+    **{"MBart": "mbart", "MBart50": "mbart50"},
 }
 # Classes that say nothing about the family.
 GENERIC = ("PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
@@ -64,6 +65,8 @@ FIELDS = {
     "add_prefix_space": Field(bool | None, (*_BYTES, "albert", "xlm-roberta", "camembert", "deberta-v2"), "followed"),
     "split_by_punct": Field(bool | None, ("deberta-v2",), "followed"),
     "extra_ids": Field(int | None, ("t5", "mt5", "umt5"), "followed"),
+    "src_lang": Field(str | None, ("mbart", "mbart50"), "followed", note="null: en_XX"),
+    "tgt_lang": Field(str | None, ("mbart", "mbart50"), "ignored", note="rows have the code of the source language"),
     "do_lowercase_and_remove_accent": Field(bool | None, ("xlm",), "followed"),
     "add_bos_token": Field(bool | None, ("gpt2",), "followed", note="not with tokenizer.json, as in transformers"),
     "add_eos_token": Field(bool | None, ("gpt2",), "followed", note="not with tokenizer.json, as in transformers"),

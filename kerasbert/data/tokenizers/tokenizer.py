@@ -414,6 +414,23 @@ class Tokenizer:
         further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
         return Tokenizer(lower_casing_copy(self.backend), self.roles, *further)
 
+    def with_language(self, code: str) -> "Tokenizer":
+        """Returns a copy of the tokenizer for texts in another language. Only the tokenizers of mBART have languages.
+
+        Args:
+            code: the code of the language in the vocabulary, such as "de_DE", which is added to every row.
+        """
+        family = FAMILIES.get(self.family)
+        if family is None or not family.has_language:
+            raise ValueError(
+                f"Only tokenizers of mBART add the code of a language to rows. Received: {code!r} for a tokenizer of "
+                f"the family {self.family!r}."
+            )
+        backend = hf.Tokenizer.from_str(self.backend.to_str())
+        backend.post_processor = family.template(self.roles, backend.get_vocab(with_added_tokens=True), code)
+        further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
+        return Tokenizer(backend, self.roles, *further)
+
     @functools.cached_property
     def content(self) -> dict:
         """The backend as a dict, as in `tokenizer.json`."""
