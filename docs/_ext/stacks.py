@@ -169,6 +169,13 @@ DIAGRAMS = {
         (HIDDEN,),
         f"{MODELS}.gte.GteBlock",
     ),
+    "JinaEmbeddingsV3": encoder(
+        embedded(TOKENS, SEGMENTS),
+        post_norm(attention(note="rotary positions")),
+        (HIDDEN,),
+        BERT_BLOCK,
+        times="× 24",
+    ),
     "MobileBert": (
         Stack(
             (

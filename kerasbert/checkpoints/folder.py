@@ -26,7 +26,7 @@ from ..data.text.json_files import check_types, closest, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..data.tokenizers.writing import TOKENIZER_FILES
-from . import huggingface, keras_hub, quantized, static_tables
+from . import huggingface, keras_hub, named_adapters, quantized, static_tables
 from .arguments import check_arguments, parameters_of
 from .config_checks import check_config_file
 from .hub import download
@@ -178,7 +178,9 @@ class ModelFolder(os.PathLike):
         if keras_hub.is_preset(self._config_file):
             return keras_hub.as_huggingface(self._config_file, self.path / "config.json")
         check_config_file(self._config_file, self.path / "config.json")
-        return self._config_file
+        found = FAMILIES.get(self._config_file.get("model_type"))
+        shared = None if found is None else found.family.huggingface.shared_type
+        return self._config_file if shared is None else {**self._config_file, "model_type": shared(self._config_file)}
 
     @functools.cached_property
     def generation(self):
@@ -278,18 +280,21 @@ class ModelFolder(os.PathLike):
         """Returns the model folder that is a subfolder of this one."""
         return ModelFolder(self.path / name)
 
-    def open_weights(self, family):
+    def open_weights(self, family, adapter=None):
         """Opens the weights. Returns an object with the methods of `huggingface.StoredWeights`.
 
         Args:
             family: the `Family` of the backbone.
+            adapter: name of an adapter in the file, which is merged into the weights, or None.
         """
         if self.saved.get("quantization") is not None:
+            named_adapters.refuse_adapter(adapter, self)
             return quantized.QuantizedWeights(family, self.path, self.saved["quantization"])
         if keras_hub.is_preset(self._config_file):
-            return huggingface.StoredWeights(family, keras_hub.PresetFiles(self.path, self._config_file))
-        files = static_tables.TableFiles if self._is_table else TensorFiles
-        return huggingface.StoredWeights(family, files(self.path))
+            files = keras_hub.PresetFiles(self.path, self._config_file)
+        else:
+            files = (static_tables.TableFiles if self._is_table else TensorFiles)(self.path)
+        return huggingface.StoredWeights(family, named_adapters.with_adapter(files, self.config, adapter))
 
     @property
     def is_of_sentence_transformers(self):

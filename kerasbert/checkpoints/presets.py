@@ -18,7 +18,7 @@ from ..core.registration import ENGINES
 from ..data.text.folders import read_again
 from ..data.text.json_files import shortened
 from ..data.text.shipped import SHIPPED
-from . import huggingface
+from . import huggingface, named_adapters
 from .arguments import accepting_arguments, parameters_of
 from .config_checks import checked_config
 from .folder import RECORD, ModelFolder, class_named, find_folder, is_any_family, is_read, opened_model
@@ -75,7 +75,7 @@ def load_backbone(
     with opened_model(path, revision, token, allow_mixed) as folder:  # the weights are read later, from open files
         family = folder.backbone_class(cls)
         saved = folder.backbone_arguments(family)
-        weights = folder.open_weights(family.family) if load_weights else None
+        weights = _open_weights(folder, family, load_weights, overrides)
         arguments, fields = _split(family, overrides)
         config = _config(family, folder, fields, weights)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
@@ -149,7 +149,7 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         family = folder.backbone_class()
         arguments, options = folder.own_arguments(cls), folder.backbone_arguments(family)
         tokenizer = settings["tokenizer"] if "tokenizer" in settings else folder.tokenizer()
-        weights = folder.open_weights(family.family) if load_weights and not export else None
+        weights = _open_weights(folder, family, load_weights and not export, rest)
         has_apart = cls.KEPT_APART and weights is not None and not weights.holds_all
         apart = cls.read_apart(outer) if has_apart else None
         if export:
@@ -175,6 +175,15 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
     if engine is not None:
         model.engine, backbone.has_weights = engine, False
     return model
+
+
+def _open_weights(folder, family, load_weights, overrides):
+    """Opens the weights of a folder, with the adapter that is removed from the overrides. None without weights."""
+    adapter = overrides.pop("adapter", None)
+    if load_weights:
+        return folder.open_weights(family.family, adapter)
+    named_adapters.refuse_adapter(adapter, f"{folder} without its weights")
+    return None
 
 
 # {name in transformers: name of the same argument here}

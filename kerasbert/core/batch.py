@@ -49,7 +49,8 @@ BATCH_KEYS = {
         "bs",
         "Segment (token type) of each token. Default: 0. GPT, GPT2 and XLM have no segment embeddings: they interpret "
         "the values as token ids, and add the embeddings of these tokens.",
-        "Albert, Bert, Deberta, DebertaV2, Electra, GPT, GPT2, Gte, MobileBert, NomicBert, Roberta, XLM, XLNet",
+        "Albert, Bert, Deberta, DebertaV2, Electra, GPT, GPT2, Gte, JinaEmbeddingsV3, MobileBert, NomicBert, Roberta, "
+        "XLM, XLNet",
         "TextClassifier",
     ),
     "position_ids": BatchKey(

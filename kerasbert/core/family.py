@@ -38,6 +38,8 @@ class HuggingFaceLayout:
         spelling: function that takes our config and returns {stored name: the name to write instead}.
         generation: function of the contents of `config.json` and `generation_config.json` that returns the stored
             fields whose values are in the second file, if a folder has it.
+        shared_type: function that takes a stored config with a model type of this family, which files of other families
+            may have as well, and returns the model type by which their family is known here.
     """
 
     config: Mapping[str, object]
@@ -58,6 +60,7 @@ class HuggingFaceLayout:
     unused: Callable | None = None
     spelling: Callable | None = None
     generation: Callable | None = None
+    shared_type: Callable | None = None
 
     def of_type(self, table: str, model_type: str) -> Mapping:
         """Returns `classes` or `defaults` for a model type.

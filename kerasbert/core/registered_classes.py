@@ -30,6 +30,7 @@ REGISTERED = {
     "models.gpt": "GPT GPTConfig",
     "models.gpt2": "GPT2 GPT2Block GPT2Config",
     "models.gte": "Gte GteBlock GteConfig",
+    "models.jina_embeddings_v3": "JinaEmbeddingsV3 JinaEmbeddingsV3Config",
     "models.mobilebert": (
         "Bottleneck BottleneckAttention MobileBert MobileBertBlock MobileBertConfig NoNorm SplitMaskedLMHead "
         "TrigramProjection"

@@ -18,6 +18,7 @@ from .eurobert import EuroBert, EuroBertConfig
 from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
 from .gte import Gte, GteConfig
+from .jina_embeddings_v3 import JinaEmbeddingsV3, JinaEmbeddingsV3Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert.decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .modernbert.modernbert import ModernBert, ModernBertConfig
@@ -70,9 +71,11 @@ __all__ = [
     "GPT",
     "GPT2",
     "GPT2Config",
+    "GPTConfig",
     "Gte",
     "GteConfig",
-    "GPTConfig",
+    "JinaEmbeddingsV3",
+    "JinaEmbeddingsV3Config",
     "MobileBert",
     "MobileBertConfig",
     "ModernBert",

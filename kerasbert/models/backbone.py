@@ -317,7 +317,8 @@ class Backbone(Shared, Quantizable, keras.Model):
             load_weights: whether to load the weights. False leaves them random.
             dtype: a Keras dtype policy, or "auto": mixed_bfloat16 on GPUs and TPUs, float32 on CPUs. Default: the
                 global policy.
-            **overrides: config fields, other arguments of the class, and for the Hub `revision` and `token`.
+            **overrides: config fields, other arguments of the class, and for the Hub `revision` and `token`. With
+                `adapter`, an adapter that lies beside the weights in their file is merged into them.
         """
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 

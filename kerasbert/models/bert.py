@@ -82,6 +82,7 @@ class BertBlock(Composite):
         return_weights: whether to return the attention probabilities.
         cache: in a decoder, the keys and values of the preceding tokens; see `MultiHeadAttention`.
         positions: int32 (b, p), the only positions to compute, so that the output is (b, p, m). Default: all.
+        rotation: a `Rotation` of queries and keys, in models with rotary positions.
 
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) and the cache if requested.
     """
@@ -102,13 +103,12 @@ class BertBlock(Composite):
         self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
         self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
-    def call(self, x, attention_mask=None, return_weights=False, cache=None, positions=None):
+    def call(self, x, attention_mask=None, return_weights=False, cache=None, positions=None, rotation=None):
         context = x
         if positions is not None:
             x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
-        y, extras = self.attention(
-            x, context, attention_mask=attention_mask, return_weights=return_weights, cache=cache
-        )
+        options = dict(return_weights=return_weights, cache=cache, rotation=rotation)
+        y, extras = self.attention(x, context, attention_mask=attention_mask, **options)
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))

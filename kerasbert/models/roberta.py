@@ -223,6 +223,13 @@ HUGGINGFACE_CLASSES = {
     "camembert": transformers_classes("Camembert"),
 }
 
+
+def _shared_type(stored):
+    """The original files of jina-embeddings-v3 have the model type of XLM-RoBERTa, with rotary positions."""
+    rotary = stored["model_type"] == "xlm-roberta" and stored.get("position_embedding_type") == "rotary"
+    return "jina_embeddings_v3" if rotary else stored["model_type"]
+
+
 HEAD_NAMES = {
     "pooler": "pooler.dense",
     "masked_lm/dense": "lm_head.dense",
@@ -258,6 +265,7 @@ register_family(
             prefix="roberta",  # for all three model types
             names=HUGGINGFACE_NAMES,
             tied=HUGGINGFACE_TIED,
+            shared_type=_shared_type,
         ),
     ),
 )

@@ -24,6 +24,10 @@ from .sentence_transformers.model import read_model, write_model
 from .sentence_transformers.modules import OLD_TYPE
 from .vector_layers import Normalize, VectorLayer, width_after
 
+# {type of a module: the class of sentence-transformers}. The encoder of jina-embeddings-v3 chooses an adapter for each
+# text. Here, the adapter is chosen when the folder is loaded.
+_OF_OTHERS = {"custom_st.Transformer": "Transformer"}
+
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextEmbedder(Embedder):
@@ -189,7 +193,7 @@ class TextEmbedder(Embedder):
         """Reads files of sentence-transformers, if any. Returns (folder of the encoder, constructor arguments)."""
         if not (folder / "modules.json").exists():
             return folder, constructor_arguments
-        model = read_model(folder)
+        model = read_model(folder, _OF_OTHERS)
         encoder = read_encoder(model.modules[0])
         chain = dense_modules.read_chain(model)
         stored = {

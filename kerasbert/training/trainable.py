@@ -232,9 +232,10 @@ class Trainable(WithHeads, Quantizable, Fitting):
             load_weights: whether to load the weights. False leaves them random.
             dtype: a Keras dtype policy, or "auto"; see `Backbone.from_preset`. Default: the global policy.
             **overrides: arguments of this class, arguments of the backbone, fields of its config, and for the Hub
-                `revision` and `token`. With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is the
-                fastest on a CPU; the model is exported at the first time (see `kerasbert.export`), and the export is
-                kept below kerasbert/exports in the user's cache folder.
+                `revision` and `token`. With `adapter`, an adapter that lies beside the weights in their file is merged
+                into them (jina-embeddings-v3). With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is
+                the fastest on a CPU; the model is exported at the first time (see `kerasbert.export`), and the export
+                is kept below kerasbert/exports in the user's cache folder.
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 

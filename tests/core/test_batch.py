@@ -31,6 +31,7 @@ CONFIGS = {
         dict(characters=True, cell_dim=8, character_dim=4, filters=((1, 3), (2, 4)), num_highways=1),
     ],
     "Gte": [dict(num_segments=2)],
+    "JinaEmbeddingsV3": [dict(num_segments=2)],
     "MobileBert": [dict(embedding_dim=6, bottleneck_dim=8)],
     "Roberta": [dict(num_segments=2)],
     "Seq2SeqAttention": [dict(embedding_dim=6, alignment_dim=5, output_dim=6)],

@@ -3,10 +3,13 @@
 A family's test calls these with a tiny config whose sizes are all distinct and awkward.
 """
 
+import json
+
 import keras
 import numpy as np
 
 import kerasbert
+from kerasbert.data import Tokenizer
 from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
@@ -172,6 +175,34 @@ def check_head(prefix, head, config, tmp_path, num_segments=0, tolerance=1e-5, a
     check_way_back(ours, theirs, tmp_path / "ours")
     return ours, theirs
 
+
+def write_embedder(folder, pooling, prompts, encoder="sentence_transformers.models.Transformer"):
+    """Makes the folder of an encoder one of sentence-transformers, with vectors of unit length. Returns its tokenizer.
+
+    Args:
+        folder: a folder with a model of width 24 and at least 46 tokens.
+        pooling: "cls" or "mean".
+        prompts: {name: prompt}.
+        encoder: the type of the first module.
+    """
+    words = "the cat sat on a mat and dogs ran home"
+    tokenizer = Tokenizer.train("wordpiece", [words] * 2, 46, lowercase=True)
+    tokenizer.save(folder)
+    kinds = [("", encoder)] + [(f"{i}_{kind}", f"sentence_transformers.models.{kind}") for i, kind in _AFTER_ENCODERS]
+    modules = [dict(idx=i, name=str(i), path=path, type=kind) for i, (path, kind) in enumerate(kinds)]
+    settings = {f"pooling_mode_{name}": name.startswith(pooling) for name in ("cls_token", "mean_tokens")}
+    (folder / "1_Pooling").mkdir()
+    for path, content in {
+        "modules.json": modules,
+        "1_Pooling/config.json": dict(word_embedding_dimension=24, **settings),
+        "config_sentence_transformers.json": dict(prompts=prompts, default_prompt_name=None),
+        "sentence_bert_config.json": dict(max_seq_length=9, do_lower_case=False),
+    }.items():
+        (folder / path).write_text(json.dumps(content))
+    return tokenizer
+
+
+_AFTER_ENCODERS = ((1, "Pooling"), (2, "Normalize"))
 
 # === Invariances, which need no reference ===
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Tokenizer
 from kerasbert.models import Backbone, Gte, GteConfig
 from kerasbert.models.gte import SIZES, stretched
 from kerasbert.objectives import MaskedLM
@@ -24,6 +23,7 @@ from tests.models.reference import (
     randomize,
     their_model,
     to_numpy,
+    write_embedder,
 )
 
 TINY = dict(vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=64)
@@ -169,23 +169,9 @@ def test_folders_of_the_authors(prefix, segments, tmp_path):
 @pytest.mark.one_backend
 def test_an_embedder_of_the_authors(tmp_path):
     """The files of gte-multilingual-base: the first token, unit length, and a head for sparse weights, not used."""
-    words = "the cat sat on a mat and dogs ran home".split()
-    tokenizer = Tokenizer.train("wordpiece", [" ".join(words)] * 2, 46, lowercase=True)
     sparse = {"classifier.weight": np.ones((1, 24), "float32"), "classifier.bias": np.ones(1, "float32")}
     tensors = authors_folder(tmp_path, "new.", further=sparse, pad_token_id=0)
-    tokenizer.save(tmp_path)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    modules = [
-        dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{kind}")
-        for number, (path, kind) in enumerate(kinds.items())
-    ]
-    (tmp_path / "modules.json").write_text(json.dumps(modules))
-    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(dict(max_seq_length=9, do_lower_case=False)))
-    (tmp_path / "1_Pooling").mkdir()
-    pooling = dict(word_embedding_dimension=24, pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    prompts = dict(prompts={"query": "the ", "document": ""}, default_prompt_name=None, similarity_fn_name="cosine")
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    tokenizer = write_embedder(tmp_path, "cls", {"query": "the ", "document": ""})
     embedder = kerasbert.load(tmp_path)
     assert isinstance(embedder, TextEmbedder) and isinstance(embedder.backbone, Gte)
     ids = np.array(tokenizer.encode(["the cat sat"]))
@@ -193,6 +179,24 @@ def test_an_embedder_of_the_authors(tmp_path):
     expected = expected / np.linalg.norm(expected)
     np.testing.assert_allclose(embedder.embed_queries(["cat sat"]), expected, atol=1e-5)
     np.testing.assert_allclose(embedder.embed_documents(["the cat sat"]), expected, atol=1e-5)
+
+
+@pytest.mark.one_backend
+def test_a_reranker_of_the_authors(tmp_path):
+    """Its score comes from the first token, through the pooler and one dense layer."""
+    rng = np.random.default_rng(7)
+    shapes = {"new.pooler.dense.weight": (24, 24), "new.pooler.dense.bias": (24,), "classifier.weight": (1, 24)}
+    head = {name: rng.normal(0, 0.3, shape).astype("float32") for name, shape in shapes.items()}
+    head["classifier.bias"] = np.full(1, 0.5, "float32")
+    architectures = ["NewForSequenceClassification"]
+    tensors = authors_folder(tmp_path, "new.", further=head, architectures=architectures)
+    model = kerasbert.load(tmp_path)
+    assert isinstance(model, TextClassifier) and model.problem == "score"
+    inputs, _, real = example(61, "right", pad_id=1)
+    first = authors_states(tensors, "new.", inputs["token_ids"], real)[:, 0]
+    pooled = np.tanh(first @ head["new.pooler.dense.weight"].T + head["new.pooler.dense.bias"])
+    expected = pooled @ head["classifier.weight"].T + head["classifier.bias"]
+    np.testing.assert_allclose(to_numpy(model(inputs)).reshape(2, 1), expected, atol=1e-5)
 
 
 def read(folder, **changes):
