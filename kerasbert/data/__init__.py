@@ -18,6 +18,7 @@ from .batches.translation_lm import TranslationLMBatches, parallel_documents
 from .corpus.corpus import Corpus
 from .noise.corruption import positions_of
 from .noise.denoising import Denoising
+from .noise.infilling import TextInfilling
 from .noise.masking import NGrams, RareTokens, Tokens, TokensWithReplacement, WholeWords, WindowNGrams, masking_rule
 from .noise.noise import MaskableRows, Noise
 from .noise.permutations import SpanTargets
@@ -55,6 +56,7 @@ __all__ = [
     "Spans",
     "StreamBatches",
     "TaskBatches",
+    "TextInfilling",
     "Tokenizer",
     "Tokens",
     "TokensWithReplacement",

@@ -10,6 +10,7 @@ from ..corpus.blocks import Block
 from ..corpus.corpus import Corpus
 from ..corpus.packing import document_chunks
 from ..noise.denoising import Denoising
+from ..noise.infilling import TextInfilling
 from ..noise.span_corruption import noise_counts, span_corruption_lengths
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
@@ -27,7 +28,8 @@ class DenoisingLayout:
         target_length: for "encoder_decoder", the width of the targets, including the end token. Default: the maximum
             length of a target, or an estimate of it if the length is random. Longer targets are truncated, but keep
             their end token. Packed targets are never truncated.
-        start_id: token with which a decoder starts. Default: the padding token, as in T5.
+        start_id: token with which a decoder starts. Default: the padding token, as in T5, or for `TextInfilling` the
+            end token, as in BART.
         targets_only: for "prefix" and "causal", whether inputs have weight 0, so that only targets are predicted.
             Default: True for "prefix", False for "causal".
     """
@@ -43,7 +45,7 @@ class DenoisingLayout:
 
 
 class DenoisingBatches(PassBatches):
-    """Batches of corrupted text and its targets, for the unsupervised objectives of T5.
+    """Batches of corrupted text and its targets, for the unsupervised objectives of T5 and for BART's.
 
     Layout "encoder_decoder": x has "token_ids" (b, s), the inputs with an end token; "lengths" (b,);
     "decoder_token_ids" (b, t), the targets with an end token, shifted right by one after the start token; and
@@ -66,14 +68,15 @@ class DenoisingBatches(PassBatches):
         batch_size: rows per update.
         length: tokens per row, including end tokens: of the inputs, or of inputs and targets together if they share a
             row.
-        noise: a `Denoising`, or the name of its objective: "random_spans", "replace_spans", "drop_tokens", "bert",
-            "mass", "deshuffling", "prefix_lm" or "lm". "lm" has no inputs, and requires layout="causal".
+        noise: a `TextInfilling` (BART), a `Denoising` (T5), or the name of its objective: "random_spans",
+            "replace_spans", "drop_tokens", "bert", "mass", "deshuffling", "prefix_lm" or "lm". "lm" has no inputs, and
+            requires layout="causal".
         seed: seed of the order of the rows and of the noise.
         steps: number of updates in the run. Default: one pass over the text.
         layout: "encoder_decoder", "prefix" or "causal", or a `DenoisingLayout`.
         packed: whether to put as many pieces into a row as fit. They do not attend to each other.
         group: number of documents that are concatenated before they are split into pieces. Default: 128, as in T5's
-            code, and 1 for "prefix_lm" and "deshuffling".
+            code, and 1 for "prefix_lm", "deshuffling" and `TextInfilling`.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class DenoisingBatches(PassBatches):
         corpus: Corpus,
         batch_size: int,
         length: int,
-        noise: str | Denoising = "random_spans",
+        noise: str | Denoising | TextInfilling = "random_spans",
         seed: int = 0,
         steps: int | None = None,
         layout: "str | DenoisingLayout" = "encoder_decoder",
@@ -94,11 +97,13 @@ class DenoisingBatches(PassBatches):
         self._check(noise, kind, packed, group)
         self.corpus, self.length, self.objective = corpus, length, noise.objective
         self.layout, self.packed = kind, packed
-        self.group = (1 if noise.objective in ("prefix_lm", "deshuffling") else 128) if group is None else group
+        alone = noise.objective in ("prefix_lm", "deshuffling", "text_infilling")
+        self.group = (1 if alone else 128) if group is None else group
         self.targets_only = kind != "causal" if layout.targets_only is None else layout.targets_only
         self._pad = info["pad_id"]
-        self._start_id = self._pad if layout.start_id is None else layout.start_id
         self._end_id = info["eos_id"] if info["eos_id"] is not None else info["sep_id"]
+        usual = self._end_id if noise.starts_with_end else self._pad
+        self._start_id = usual if layout.start_id is None else layout.start_id
         if self._end_id is None:
             raise ValueError(
                 "Denoising needs a tokenizer with an end (or separator) token. Received: one with neither."
@@ -110,12 +115,13 @@ class DenoisingBatches(PassBatches):
             raise ValueError(
                 f"`length` must leave space for at least two tokens of text besides the end tokens. Received: {length}."
             )
-        spans = int(noise_counts(np.array([self.max_tokens]), noise.rate, noise.mean_span)[1][0])
-        if self.objective == "random_spans" and spans > len(self.noise.sentinels):
-            raise ValueError(
-                f"Every span needs a sentinel. Received: {len(self.noise.sentinels)} sentinels for "
-                f"{spans} spans in {self.max_tokens} tokens. Use longer spans, a lower rate, or shorter rows."
-            )
+        if self.objective == "random_spans":
+            spans = int(noise_counts(np.array([self.max_tokens]), noise.rate, noise.mean_span)[1][0])
+            if spans > len(self.noise.sentinels):
+                raise ValueError(
+                    f"Every span needs a sentinel. Received: {len(self.noise.sentinels)} sentinels for "
+                    f"{spans} spans in {self.max_tokens} tokens. Use longer spans, a lower rate, or shorter rows."
+                )
         self._make_plan(seed)
         widest, target_length = self._widest_target(targets), layout.target_length
         if target_length is not None and (kind != "encoder_decoder" or target_length < (widest if packed else 2)):
@@ -133,20 +139,18 @@ class DenoisingBatches(PassBatches):
 
     def recipe(self) -> dict:
         names = ("objective", "layout", "packed", "group", "target_length", "targets_only")
-        noise = self.noise
         return {
             **super().recipe(),
             "corpus": self.corpus.fingerprint,
             **{name: getattr(self, name) for name in names},
-            **{name: getattr(noise, name) for name in ("rate", "mean_span", "roll")},
-            "sentinels": list(noise.sentinels),
+            **self.noise.recipe(),
             "start_id": self._start_id,
         }
 
     # === Plan ===
 
     @staticmethod
-    def _check(noise: Denoising, kind: str, packed: bool, group: int | None) -> None:
+    def _check(noise: Denoising | TextInfilling, kind: str, packed: bool, group: int | None) -> None:
         if group is not None and group < 1:
             raise ValueError(f"`group` must be at least 1. Received: {group}.")
         if not noise.has_inputs and kind != "causal":
@@ -154,10 +158,10 @@ class DenoisingBatches(PassBatches):
                 f'The objective "lm" has no inputs, so it requires layout="causal". Received: layout={kind!r}. Use '
                 '"causal", or the objective "prefix_lm".'
             )
-        if packed and noise.objective == "replace_spans":
+        if packed and noise.objective in ("replace_spans", "text_infilling"):
             raise ValueError(
-                'Packing requires the lengths of corrupted pieces in advance, but those of "replace_spans" are random. '
-                'Received: packed=True. Use objective="random_spans", or packed=False.'
+                f'Packing requires the lengths of corrupted pieces in advance, but those of "{noise.objective}" are '
+                'random. Received: packed=True. Use objective="random_spans", or packed=False.'
             )
 
     def _sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,7 +178,7 @@ class DenoisingBatches(PassBatches):
         """Maximum number of text tokens per row."""
         if self.layout == "encoder_decoder":
             if self.objective != "random_spans":
-                return self.length - 1
+                return self.length - 1 - self.noise.num_first
             noise = self.noise
             max_tokens = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
             # The formula of the reference code does not account for the fact that even a short piece has at least one

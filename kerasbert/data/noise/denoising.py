@@ -76,6 +76,9 @@ class Denoising:
     sentinels: tuple[int, ...] | None = None
     vocabulary: tuple[int, int] | None = None
 
+    starts_with_end = False  # decoders start with the padding token
+    num_first = 0  # number of special tokens before texts
+
     def __post_init__(self):
         if self.objective not in OBJECTIVES:
             raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}.")
@@ -117,6 +120,13 @@ class Denoising:
     def has_inputs(self) -> bool:
         """Whether the objective has inputs. A plain language model has only targets."""
         return self.objective != "lm"
+
+    def recipe(self) -> dict:
+        """Returns what the rows of a run depend on, for JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("rate", "mean_span", "roll")},
+            "sentinels": list(self.sentinels),
+        }
 
     def num_draws(self, width: int) -> int:
         """Number of 32-bit random integers needed per row."""
