@@ -13,7 +13,7 @@ from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
 from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
-from ..data.batches.bucketing import batches_by_length, resized, row_lengths
+from ..data.batches.bucketing import batches_by_length, resized, row_lengths, text_width_key
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import indices_of
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -57,6 +57,7 @@ class Embedder(Task):
     similarities = ("cosine", "dot", "euclidean", "manhattan")  # those that the argument `similarity` can be
     extra_inputs = ("prompt_lengths",)
     needs_targets = False  # many objectives have no targets besides the order of the texts
+    narrows_texts = True  # whether the texts of an example may be computed in different widths
     skips_prompts = False  # whether the tokens of prompts can be left out of the vectors
     TRAINING_ONLY = ("pair_classifier",)
 
@@ -98,19 +99,26 @@ class Embedder(Task):
     def call(self, inputs, training=None):
         if inputs.get("sequence_ids") is not None:
             raise ValueError(f"A {type(self).__name__} reads one text per row. Received: packed rows (`sequence_ids`).")
-        several = len(inputs["token_ids"].shape) == 3
-        rows, texts = (as_rows(inputs), ops.shape(inputs["token_ids"])[1]) if several else (inputs, 1)
-        if training and self.objective is not None:
-            chunk = self.objective.chunk and self.objective.chunk * texts
-            vectors = in_chunks(lambda part: self.vectors_of_rows(part, training=True), rows, chunk, self)
+        inputs, widths = _without_widths(inputs)
+        if len(inputs["token_ids"].shape) == 2:
+            return self._encoded(inputs, 1, training)
+        if widths:
+            vectors = [self._encoded(_narrowed(inputs, i, width), 1, training) for i, width in enumerate(widths)]
+            vectors = ops.stack(vectors, axis=1)
         else:
-            vectors = self.vectors_of_rows(rows)
-        if not several:
-            return vectors
-        vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
+            texts = ops.shape(inputs["token_ids"])[1]
+            vectors = self._encoded(as_rows(inputs), texts, training)
+            vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
         if self.pair_classifier is not None and not self.pair_classifier.built:
             self.pair_classifier(self.objective.features(self.columns(vectors, inputs)))
         return vectors
+
+    def _encoded(self, rows, texts, training):
+        """The vectors of rows of texts, in training in chunks of examples with `texts` of the rows each."""
+        if not training or self.objective is None:
+            return self.vectors_of_rows(rows)
+        chunk = self.objective.chunk and self.objective.chunk * texts
+        return in_chunks(lambda part: self.vectors_of_rows(part, training=True), rows, chunk, self)
 
     def vectors_of_rows(self, rows: dict[str, Any], training: bool = False) -> Any:
         """Computes the vectors of texts, float32 (b, ...), for a batch with one text per row.
@@ -131,6 +139,7 @@ class Embedder(Task):
 
     def inputs_of_backbone(self, x):
         x = super().inputs_of_backbone(x)
+        x = _without_widths(x)[0] if isinstance(x, dict) else x
         if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
             return x
         check_texts_together(x, "(b, c, s), for examples of c texts")
@@ -203,6 +212,9 @@ class Embedder(Task):
             y = self.objective.read_labels(y, len(texts), many)
             y = np.zeros(len(texts), "float32") if y is None else y
         return self.bucketed_batches(self.encode_columns(parts), y, sample_weight, batch_size, epochs, seed, shuffle)
+
+    def batch_widths(self):
+        return dataclasses.replace(super().batch_widths(), by_text=self.narrows_texts)
 
     def array_targets(self, y):
         is_named = self.objective is not None and self.objective.targets == "classes"
@@ -296,6 +308,20 @@ class Embedder(Task):
             "objective": objective,
             "similarity": self.similarity_name,
         }
+
+
+def _without_widths(inputs):
+    """Splits a batch into (its other keys, the widths of the texts of a row); see `bucketing.text_width_key`."""
+    keys = [text_width_key(i) for i in range(len(inputs))]
+    widths = [ops.shape(inputs[key])[1] for key in keys if inputs.get(key) is not None]
+    return {key: array for key, array in inputs.items() if key not in keys}, widths
+
+
+def _narrowed(inputs, text, width):
+    """The batch of text number `text` of every row, without the padding that only the other texts need."""
+    rows = {key: array[:, text] for key, array in inputs.items() if array is not None}
+    part = slice(-width, None) if "padding_mask" in rows else slice(None, width)  # on the left, or on the right
+    return {key: array if len(array.shape) == 1 else array[:, part] for key, array in rows.items()}
 
 
 def in_training(training: bool) -> dict[str, bool]:

@@ -66,6 +66,7 @@ class MultiVectorEmbedder(Embedder):
     hub_task = "sentence-similarity"
     example_call = 'model.rank("A query.", ["A first document.", "A second document."])'
     extra_inputs = (*Embedder.extra_inputs, "attended")
+    narrows_texts = False  # queries have a width of their own
 
     def __init__(
         self,

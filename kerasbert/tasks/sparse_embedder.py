@@ -174,6 +174,11 @@ class SparseEmbedder(Embedder):
         """Number of components of a vector: the size of the vocabulary."""
         return self.backbone.config.vocabulary_size
 
+    @property
+    def narrows_texts(self) -> bool:
+        """Whether the texts of an example may be computed in different widths."""
+        return self.query_weights is None
+
     def call(self, inputs, training=None):
         if self.query_weights is not None and not self.query_weights.built:
             self.query_weights(inputs["token_ids"])  # `build_now` has one text per row

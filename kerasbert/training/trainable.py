@@ -157,8 +157,11 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     def bucketed_batches(self, x, y, sample_weight, *options, **more):
         """Returns the `BucketedBatches` of arrays, in widths that suit this model. The options are the same."""
-        widths = Widths(self.max_length, program_tokens=training_program_tokens(self))
-        return BucketedBatches(x, y, sample_weight, *options, widths=widths, **more)
+        return BucketedBatches(x, y, sample_weight, *options, widths=self.batch_widths(), **more)
+
+    def batch_widths(self):
+        """The `Widths` of batches that suit this model."""
+        return Widths(self.max_length, program_tokens=training_program_tokens(self))
 
     def encode_labels(self, labels):
         """Converts targets to an array."""

@@ -1,10 +1,14 @@
 """The objectives of sentence vectors: the worked examples, and that they teach."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.data import Tokenizer
+from kerasbert.models import Roberta, RobertaConfig
 from kerasbert.retrieval import (
     AdaptiveLayer,
     AnglE,
@@ -157,3 +161,47 @@ def test_bad_input(tiny_backbone, tokenizer):
         embedder("EmbeddingMSE").fit([("a", "b")], [1.0], verbose=0)
     with pytest.raises(ValueError, match="`dims` must be at most the width of the vectors, 32. Received: .*64"):
         embedder(Matryoshka("ranking", [64, 32])).fit([("a", "b"), ("c", "d")], verbose=0)
+
+
+QUERIES = ["Ann", "a cat", "Bob lives", "the dog", "in Rome", "who met Bob ?"]
+LONG_TEXTS = [" ".join((PLACES + ANIMALS)[i : i + 3]) for i in range(6)]
+
+
+@pytest.mark.parametrize(
+    "side, objective",
+    [
+        ("right", MultipleNegatives()),
+        ("right", MultipleNegatives(chunk=2)),
+        ("left", AdaptiveLayer(MultipleNegatives(), layers_per_step=None)),
+    ],
+)
+def test_short_queries_are_computed_in_narrow_batches(side, objective, tiny_backbone, tokenizer, monkeypatch):
+    tokenizer = Tokenizer.from_json(tokenizer.to_json())
+    tokenizer.padding_side = side
+    sizes = dataclasses.asdict(tiny_backbone().config)
+    names = {field.name for field in dataclasses.fields(RobertaConfig)}
+    config = RobertaConfig(
+        **{**{name: sizes[name] for name in names & {*sizes}}, "pad_id": tokenizer.pad_id, "attention_dropout": 0.0}
+    )
+
+    def trained(narrows):
+        monkeypatch.setattr(TextEmbedder, "narrows_texts", narrows)
+        keras.utils.set_random_seed(0)
+        model = TextEmbedder(Roberta(config), objective=objective, tokenizer=tokenizer)
+        widths, compute = [], model.vectors_of_rows
+
+        def vectors_of_rows(rows, training=False):
+            widths.extend([rows["token_ids"].shape[1]] * training)
+            return compute(rows, training)
+
+        model.vectors_of_rows = vectors_of_rows
+        model.compile(keras.optimizers.SGD(0.1))
+        model.fit((QUERIES, LONG_TEXTS), batch_size=3, epochs=2, verbose=0)
+        monkeypatch.undo()
+        return model.embed(PLACES), {width for width in widths if width}
+
+    narrow, widths = trained(True)
+    wide, one_width = trained(False)
+    np.testing.assert_allclose(narrow, wide, atol=2e-5)
+    if keras.backend.backend() != "tensorflow":  # its programs do not know the widths
+        assert len(widths) == 2 and max(widths) <= min(one_width)

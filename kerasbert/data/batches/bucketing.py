@@ -76,6 +76,12 @@ def row_lengths(x: dict) -> np.ndarray:
     return (lengths if lengths.ndim == 1 else lengths.max(axis=-1)).astype(np.int32)
 
 
+def _text_lengths(x: dict) -> np.ndarray:
+    """Number of tokens in every text, int32 (n, c), for examples of c texts."""
+    lengths = x["lengths"] if "lengths" in x else np.sum(x["padding_mask"], axis=-1)
+    return np.asarray(lengths, np.int32)
+
+
 def token_count(x: dict) -> int:
     """Total number of tokens in all rows, without padding."""
     if "lengths" in x:
@@ -185,11 +191,22 @@ class Widths:
             a program, measured in steps of width 64.
         program_tokens: number of tokens that the model is trained on in the time of compiling a program, which also
             limits the number of widths. 0 if programs are free.
+        by_text: whether the texts of an example may have different widths, such as short queries beside documents. The
+            batches then have the keys of `text_width_key`, if that saves more than a tenth of the tokens.
     """
 
     limit: int | None = None
     least_steps: float = 2
     program_tokens: float = 0.0
+    by_text: bool = False
+
+
+def text_width_key(text: int) -> str:
+    """The key of an array bool (b, w) which says by its shape that text number `text` of a row has at most w tokens.
+
+    Compiled programs know shapes and no values, so that only a shape can tell them to compute fewer tokens.
+    """
+    return f"text_width_{text}"
 
 
 class BucketedBatches(ExampleBatches):
@@ -224,6 +241,7 @@ class BucketedBatches(ExampleBatches):
         super().__init__(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         widths = widths or Widths()
         self._tagged, self._limit, self._least = tagged, widths.limit, widths.least_steps
+        self._by_text = widths.by_text and shuffle and self._texts_per_row > 1
         self.pads_left = "padding_mask" in self.x
         self._lengths = row_lengths(self.x)
         self.tokens = token_count(self.x)
@@ -258,9 +276,19 @@ class BucketedBatches(ExampleBatches):
             mine = [place for place, found in enumerate(widths) if found == width]
             examples = np.sort(order[places[mine[0]] : ends[mine[-1]]])
             self._buckets.append((width, examples, [ends[place] - places[place] for place in mine]))
+        self._text_widths = self._plan_texts() if self._by_text else {}
         self._plan: tuple = (None, None, None)
         self.steps_per_epoch = len(places)
         self._items = epochs * self.steps_per_epoch
+
+    def _plan_texts(self) -> dict[int, list[int]]:
+        """The width of each text of a row, {width of a batch: widths}; {} if the texts are of similar length."""
+        lengths, found, computed, saved = _text_lengths(self.x), {}, 0, 0
+        for width, examples, _ in self._buckets:
+            found[width] = [min(width, fine_width(int(n), self._limit)) for n in lengths[examples].max(axis=0)]
+            computed += len(examples) * width * len(found[width])
+            saved += len(examples) * sum(width - narrow for narrow in found[width])
+        return found if saved > computed / 10 else {}
 
     def in_multiples_of(self, number: int) -> "BucketedBatches":
         """Splits narrow batches further, so that the number of steps per pass is a multiple of `number`."""
@@ -317,6 +345,8 @@ class BucketedBatches(ExampleBatches):
         batches, widths = self._pass(number)
         x, y, weight = self._taken(batches[step][first:last], last - first)
         x = {k: array if k == "lengths" else resized(array, widths[step], self.pads_left) for k, array in x.items()}
+        for text, width in enumerate(self._text_widths.get(widths[step], ())):
+            x[text_width_key(text)] = np.zeros((last - first, width), bool)
         if self._tagged and y is not None:
             y, weight = (resized(array, widths[step], self.pads_left) for array in (y, weight))
         return x, y, weight
