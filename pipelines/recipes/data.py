@@ -16,6 +16,7 @@ from kerasbert.data import (
     SegmentPairs,
     Spans,
     SpanTargets,
+    TextInfilling,
     Tokens,
     mixing_rates,
 )
@@ -71,6 +72,7 @@ class Data:
     mixing: Mixing = Mixing()
     is_base = True  # not a class that a recipe may name
     labelled: ClassVar[bool] = False  # whether rows are pairs of segments with a label
+    starts_with_end: ClassVar[bool] = False  # whether decoders start with the end token, and not with padding
 
     def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase) -> Batches:
         """Makes the batches of a phase from a corpus, or from several by name, which are mixed."""
@@ -263,10 +265,14 @@ class PairData(Data):
 class DenoisingData(Data):
     """See `kerasbert.data.DenoisingBatches`."""
 
-    noise: Denoising = Denoising()
+    noise: Denoising | TextInfilling = Denoising()
     layout: DenoisingLayout = DenoisingLayout()
     packed: bool = False
     group: int | None = None
+
+    @property
+    def starts_with_end(self) -> bool:
+        return self.noise.starts_with_end
 
     def part(self, name: str, corpus: Corpus, **shape) -> Batches:
         rows = dict(layout=self.layout, packed=self.packed, group=self.group)

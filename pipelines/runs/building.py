@@ -109,17 +109,22 @@ def _new_model(recipe: Recipe, tokenizer: Tokenizer, init_from: str | Path, cls:
     arguments = {"dtype": recipe.policy, **arguments}
     if init_from:
         return cls.from_preset(init_from, **size.known(recipe.data.config()), **arguments)
-    fields = size.known(_ids(tokenizer) | recipe.data.config())
+    fields = size.known(_ids(tokenizer, recipe.data.starts_with_end) | recipe.data.config())
     return cls.from_preset(size.size, load_weights=False, **fields, **arguments)
 
 
-def _ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Returns the fields of a config that a tokenizer determines."""
+def _ids(tokenizer: Tokenizer, starts_with_end: bool) -> dict[str, int]:
+    """Returns the fields of a config that a tokenizer determines.
+
+    Args:
+        tokenizer: the tokenizer.
+        starts_with_end: whether decoders start with the end token rather than with the padding token.
+    """
     info = tokenizer.info
     ids = {name: info[name] for name in ("pad_id", "bos_id", "eos_id", "cls_id", "sep_id")}
     ids["eos_id"] = ids["sep_id"] if ids["eos_id"] is None else ids["eos_id"]
     ids["bos_id"] = ids["cls_id"] if ids["bos_id"] is None else ids["bos_id"]
-    ids["decoder_start_id"] = ids["pad_id"]
+    ids["decoder_start_id"] = ids["eos_id" if starts_with_end else "pad_id"]
     found = {name: value for name, value in ids.items() if value is not None}
     return {**found, "vocabulary_size": tokenizer.vocabulary_size}
 

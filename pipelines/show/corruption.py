@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerasbert.data import Batches, DenoisingBatches, SentenceOrder, Tokenizer
+from kerasbert.data import Batches, DenoisingBatches, SentenceOrder, TextInfilling, Tokenizer
 from kerasbert.objectives import MaskedLM
 
 from ..recipes.models import ReplacedTokenDetection
 from ..recipes.recipe import Recipe, find_recipe
 from .facts import about, label_notes, notes
-from .renderings import Row, denoising_lines, lines_of
+from .renderings import Row, denoising_lines, infilling_lines, lines_of
 from .rows import Line, Rows
 from .sentences import NEXT, STEPS, batches_for, documents_for, shows
 from .words import TokenNames, model_type_of, word_tokenizer
@@ -124,7 +124,8 @@ def corrupted(recipe: Recipe, example: Example, title: str = "") -> list[Rows]:
 
 def _lines(batch: tuple, row: Row, batches: Batches, text: np.ndarray) -> list[Line]:
     if isinstance(batches, DenoisingBatches) and batches.layout == "encoder_decoder":
-        return denoising_lines(row, text[: batches.max_tokens], batches.noise)
+        lines = infilling_lines if isinstance(batches.noise, TextInfilling) else denoising_lines
+        return lines(row, text[: batches.max_tokens], batches.noise)
     if "context_ids" in row.x:  # every pair of words is a separate row
         rows = [Row.of_batch(batch, number, names=row.names) for number in range(len(batch[1]))]
         return [line for one in rows for line in lines_of(one)]

@@ -12,6 +12,7 @@ from kerasbert.data import (
     SentenceOrder,
     SkipGramBatches,
     Spans,
+    TextInfilling,
     Tokenizer,
     TokensWithReplacement,
     WholeWords,
@@ -27,6 +28,7 @@ _DENOISING = {
     "replace_spans": "Each token is noise with a probability of {rate:.0%}; a sentinel replaces each run of noise.",
     "drop_tokens": "Each token is noise with a probability of {rate:.0%}; noise is dropped.",
     "mass": "Each token is noise with a probability of {rate:.0%}; <M> replaces each noise token.",
+    "text_infilling": "{rate:.0%} of the words vanish: spans of {mean:g} words on average, each of which is a mask.",
     "bert": "Each token is noise with a probability of {rate:.0%}; <M> replaces 90% of them, a random token 10%.",
     "deshuffling": "The tokens are shuffled.",
     "prefix_lm": "The text is split at a random place; the second part is predicted from the first.",
@@ -37,7 +39,7 @@ _DENOISING = {
 def about(recipe: Recipe, batches: Batches) -> str:
     """Describes which tokens are predicted, and what replaces them in the input."""
     noise = getattr(batches, "noise", None)
-    if isinstance(noise, Denoising):
+    if isinstance(noise, Denoising | TextInfilling):
         return _DENOISING[noise.objective].format(rate=noise.rate, mean=noise.mean_span)
     if isinstance(batches, PermutationLMBatches):
         return (
@@ -112,6 +114,8 @@ def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -
         if batches.layout == "encoder_decoder":
             found.append("The decoder reads the targets shifted right by one.")
     elif isinstance(recipe.model.objective, Seq2SeqLM):
+        if isinstance(noise, TextInfilling) and noise.permute_sentences:
+            found.append("Sentences are shuffled, if there are several.")
         found.append("The decoder reads the targets shifted right by one.")
     if isinstance(batches, PermutationLMBatches):
         found.append(

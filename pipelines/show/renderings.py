@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerasbert.data import Denoising
+from kerasbert.data import Denoising, TextInfilling
 from kerasbert.data.batches.rows import real_tokens
 
 from .rows import Line
@@ -210,6 +210,13 @@ def _nearby(row: Row) -> list[Line]:
 
 
 # === Denoising ===
+
+
+def infilling_lines(row: Row, text: np.ndarray, noise: TextInfilling) -> list[Line]:
+    """Shows the text, and the inputs and targets of a row of `DenoisingBatches` with `TextInfilling`."""
+    inputs, targets = row.x["token_ids"][row.real], row.y[row.weights > 0]
+    kinds = ["mask" if token == noise.mask_id else "text" for token in inputs]
+    return [row.line("text", text), row.line("inputs", inputs, kinds), row.line("targets", targets)]
 
 
 def denoising_lines(row: Row, text: np.ndarray, noise: Denoising) -> list[Line]:

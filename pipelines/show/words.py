@@ -51,7 +51,7 @@ COMMON_WORDS = tuple(
 """.split()
 )
 # {model type: family with the same special tokens, or with tokens of the same roles}
-_SAME_TOKENS = {"ib-bert": "bert", "nomic_bert": "bert", "eurobert": "roberta"}
+_SAME_TOKENS = {"ib-bert": "bert", "nomic_bert": "bert", "eurobert": "roberta", "bart": "roberta"}
 _SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
 
 

@@ -28,6 +28,7 @@ def flash(forward, backward=None):
 
 # Two layers each, if nothing else is said.
 CALLS = {
+    "bart.tiny": cudnn(6),
     "biobert.tiny": flash(2),  # dropout
     "deberta.tiny": flash(3),  # three blocks, the dropout of the paper
     "deberta.v3_tiny": flash(4),  # generator and discriminator

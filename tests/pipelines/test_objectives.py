@@ -47,6 +47,7 @@ SETTINGS = {
         *("model.objective.generator.num_heads=2", "model.objective.generator.feed_forward_dim=24"),
     ),
     "t5.tiny": ("model.head_dim=8",),
+    "bart.tiny": ("data.noise.permute_sentences=false",),
     "t5.tiny_prefix_language_model": ("model.head_dim=8",),
     "gpt2.tiny": (),
     "transformer_xl.tiny": ("model.head_dim=8", "model.cutoffs=(40,)", "model.memory_length=16"),

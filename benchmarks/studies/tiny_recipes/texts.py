@@ -37,6 +37,7 @@ SUFFIXES = {"de": "deu", "en": "eng", "fr": "fra"}
 TEXTS = {
     "albert": ("novels", "unigram", "albert"),
     "bert": ("novels", "wordpiece", None),
+    "bart": ("english", "byte_bpe", None),
     "biobert": ("novels", "wordpiece", None),
     "camembert": ("french", "unigram", None),
     "distilbert": ("novels", "wordpiece", None),  # the teacher has pairs of segments
