@@ -176,6 +176,17 @@ DIAGRAMS = {
         BERT_BLOCK,
         times="× 24",
     ),
+    "GPTBert": encoder(
+        (Text("token ids"), TOKENS, norm("embedding_norm")),
+        (
+            Skip((norm("attention_norm"), attention("Gated attention", note="distance buckets"))),
+            Box("other", "Weighted sum of all states"),
+            Skip((norm("feed_forward_norm"), feed_forward("Gated feed-forward"))),
+            Box("other", "Weighted sum of all states"),
+        ),
+        (HIDDEN,),
+        f"{MODELS}.gpt_bert.GPTBertAttentionBlock {MODELS}.gpt_bert.GPTBertFeedForwardBlock",
+    ),
     "MobileBert": (
         Stack(
             (

@@ -17,7 +17,7 @@ from typing import Any
 
 import keras
 
-from ..core.family import FAMILIES, size_names
+from ..core.family import FAMILIES, model_type_of, size_names
 from ..core.registration import Deferred
 from ..data.text import shipped
 from ..data.text.files import digest_of
@@ -178,9 +178,16 @@ class ModelFolder(os.PathLike):
         if keras_hub.is_preset(self._config_file):
             return keras_hub.as_huggingface(self._config_file, self.path / "config.json")
         check_config_file(self._config_file, self.path / "config.json")
-        found = FAMILIES.get(self._config_file.get("model_type"))
+        return {**self._config_file, "model_type": self._model_type()}
+
+    def _model_type(self):
+        """The model type by which the family is known here, or None if the config says neither it nor a known class."""
+        stored = self._config_file
+        if stored.get("model_type") is None:
+            return model_type_of((stored.get("architectures") or [None])[0])
+        found = FAMILIES.get(stored["model_type"])
         shared = None if found is None else found.family.huggingface.shared_type
-        return self._config_file if shared is None else {**self._config_file, "model_type": shared(self._config_file)}
+        return stored["model_type"] if shared is None else shared(stored)
 
     @functools.cached_property
     def generation(self):
@@ -208,8 +215,7 @@ class ModelFolder(os.PathLike):
             return self.class_name, arguments
         family = self.backbone_class()
         architecture = (self.config.get("architectures") or [None])[0]
-        classes = family.family.huggingface.of_type("classes", self.config["model_type"])
-        names = {theirs: ours for ours, theirs in classes.items()}  # the last class if several have the same name
+        names = family.family.huggingface.classes_of(self.config["model_type"])
         name, _, options = names.get(architecture, "Backbone").partition(" with ")
         return name, {options: True, **arguments} if options and name != "Backbone" else arguments
 

@@ -57,7 +57,7 @@ BATCH_KEYS = {
         "ids",
         "bs",
         "Position of each token in its sequence. Default: counted from 0.",
-        "all but Elmo, Seq2SeqAttention, T5, TransformerXL, WordVectors, XLNet",
+        "all but Elmo, GPTBert, Seq2SeqAttention, T5, TransformerXL, WordVectors, XLNet",
     ),
     "language_ids": BatchKey("ids", "bs", "Language of each token. Default: no language embedding is added.", "XLM"),
     # Packed rows
@@ -139,6 +139,14 @@ BATCH_KEYS = {
         "Default: no prefix.",
         "GPT, GPT2, ModernBertDecoder, T5",
         "CausalLM",
+    ),
+    "causal_rows": BatchKey(
+        "mask",
+        "b",
+        "True for rows whose tokens attend only to preceding tokens. Default: all rows, if `causal` is set in the "
+        "config, otherwise none.",
+        "GPTBert",
+        "HybridLM",
     ),
     "backward": BatchKey(
         "mask",
@@ -227,6 +235,7 @@ class Batch(TypedDict, total=False):
     key_ranks: Array
     permutation_mask: Array
     prefix_mask: Array
+    causal_rows: Array
     backward: Array
     stream_start: Array
     memory: Array

@@ -24,6 +24,7 @@ class HuggingFaceLayout:
         tied: {stored name: another stored name of the same tensor}. A file may contain one of the two names, or both.
         defaults: {stored field: its default}, used if `config.json` does not contain the field.
         aliases: {older name of a stored field: its current name}.
+        architectures: {architecture in files of other programs: our class}, in addition to `classes`.
         only: {stored field: the only supported value}. Any other value is an error.
         written: {stored field: function that computes its value from our config}, for fields that are written but not
             read.
@@ -40,6 +41,7 @@ class HuggingFaceLayout:
             fields whose values are in the second file, if a folder has it.
         shared_type: function that takes a stored config with a model type of this family, which files of other families
             may have as well, and returns the model type by which their family is known here.
+        remote_code: whether transformers reads the files only with code of the hub.
     """
 
     config: Mapping[str, object]
@@ -50,6 +52,7 @@ class HuggingFaceLayout:
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, object] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    architectures: Mapping[str, str] = dataclasses.field(default_factory=dict)
     only: Mapping[str, object] = dataclasses.field(default_factory=dict)
     written: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = ()
@@ -61,6 +64,11 @@ class HuggingFaceLayout:
     spelling: Callable | None = None
     generation: Callable | None = None
     shared_type: Callable | None = None
+    remote_code: bool = False
+
+    def classes_of(self, model_type: str) -> dict[str, str]:
+        """Returns {architecture: our class} for a model type, the last class if several have the same architecture."""
+        return {**self.architectures, **{theirs: ours for ours, theirs in self.of_type("classes", model_type).items()}}
 
     def of_type(self, table: str, model_type: str) -> Mapping:
         """Returns `classes` or `defaults` for a model type.
@@ -145,6 +153,13 @@ def register_family(backbone: type, family: Family) -> None:
             )
     backbone.family = family
     FAMILIES.update(dict.fromkeys(family.model_types, backbone))
+
+
+def model_type_of(architecture):
+    """Returns the model type to which an architecture belongs, for files without a model type, or None."""
+    return next(
+        (kind for kind, cls in FAMILIES.items() if architecture in cls.family.huggingface.classes_of(kind)), None
+    )
 
 
 def find_size(name):

@@ -31,6 +31,10 @@ REGISTERED = {
     "models.gpt2": "GPT2 GPT2Block GPT2Config",
     "models.gte": "Gte GteBlock GteConfig",
     "models.jina_embeddings_v3": "JinaEmbeddingsV3 JinaEmbeddingsV3Config",
+    "models.gpt_bert": (
+        "DepthAverage FirstTokenHead GPTBert GPTBertAttentionBlock GPTBertConfig GPTBertFeedForwardBlock "
+        "GPTBertTransform GatedAttention NextTokenHead NormedFeedForward"
+    ),
     "models.mobilebert": (
         "Bottleneck BottleneckAttention MobileBert MobileBertBlock MobileBertConfig NoNorm SplitMaskedLMHead "
         "TrigramProjection"
@@ -65,6 +69,7 @@ REGISTERED = {
     "objectives.causal_lm": "CausalLM",
     "objectives.discriminator": "Discriminator",
     "objectives.distillation": "Distillation",
+    "objectives.hybrid_lm": "HybridLM",
     "objectives.knowledge_transfer": "KnowledgeTransfer",
     "objectives.masked_lm": "MaskedLM",
     "objectives.permutation_lm": "PermutationLM",

@@ -4,6 +4,7 @@ from .batches.batches import Batches, ExampleBatches
 from .batches.bidirectional_lm import BidirectionalLMBatches, bidirectional_targets, character_ids
 from .batches.causal_lm import CausalLMBatches, StreamBatches
 from .batches.denoising import DenoisingBatches, DenoisingLayout
+from .batches.hybrid_lm import HybridLMBatches
 from .batches.masked_lm import MaskedLMBatches
 from .batches.masked_permuted_lm import MaskedPermutedLMBatches
 from .batches.mixtures import MixtureBatches, mixed_documents, mixing_rates
@@ -22,7 +23,9 @@ from .noise.infilling import TextInfilling
 from .noise.masking import NGrams, RareTokens, Tokens, TokensWithReplacement, WholeWords, WindowNGrams, masking_rule
 from .noise.noise import MaskableRows, Noise
 from .noise.permutations import SpanTargets
+from .noise.schedules import RateSchedule
 from .noise.span_masks import Spans
+from .noise.token_spans import TokenSpans
 from .tasks.examples import encode_texts
 from .text.documents import read_documents
 from .tokenizers.tokenizer import Tokenizer
@@ -36,6 +39,7 @@ __all__ = [
     "DenoisingBatches",
     "DenoisingLayout",
     "ExampleBatches",
+    "HybridLMBatches",
     "MaskableRows",
     "MaskedLMBatches",
     "MaskedPermutedLMBatches",
@@ -44,6 +48,7 @@ __all__ = [
     "Noise",
     "PermutationLMBatches",
     "RareTokens",
+    "RateSchedule",
     "ReplacedTokenBatches",
     "SegmentPairs",
     "SentenceOrder",
@@ -57,6 +62,7 @@ __all__ = [
     "StreamBatches",
     "TaskBatches",
     "TextInfilling",
+    "TokenSpans",
     "Tokenizer",
     "Tokens",
     "TokensWithReplacement",

@@ -17,6 +17,7 @@ from .encoder_decoder import EncoderDecoderBackbone
 from .eurobert import EuroBert, EuroBertConfig
 from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
+from .gpt_bert import GPTBert, GPTBertConfig
 from .gte import Gte, GteConfig
 from .jina_embeddings_v3 import JinaEmbeddingsV3, JinaEmbeddingsV3Config
 from .mobilebert import MobileBert, MobileBertConfig
@@ -76,6 +77,8 @@ __all__ = [
     "GteConfig",
     "JinaEmbeddingsV3",
     "JinaEmbeddingsV3Config",
+    "GPTBert",
+    "GPTBertConfig",
     "MobileBert",
     "MobileBertConfig",
     "ModernBert",

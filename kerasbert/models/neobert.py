@@ -245,6 +245,7 @@ register_family(
             classes=HUGGINGFACE_CLASSES,
             prefix="model",
             names=HUGGINGFACE_NAMES,
+            remote_code=True,
         ),
     ),
 )

@@ -5,6 +5,7 @@ from .bidirectional_lm import BidirectionalLM
 from .causal_lm import CausalLM
 from .discriminator import Discriminator
 from .distillation import Distillation, start_from_teacher
+from .hybrid_lm import HybridLM
 from .knowledge_transfer import KnowledgeTransfer, TransferWeights
 from .masked_lm import MaskedLM
 from .objective import Objective, WeightedMean, cross_entropy, weighted_mean
@@ -19,6 +20,7 @@ __all__ = [
     "CausalLM",
     "Discriminator",
     "Distillation",
+    "HybridLM",
     "KnowledgeTransfer",
     "MaskedLM",
     "Objective",

@@ -24,7 +24,9 @@ from .objective import (
 from .scoring import pseudo_log_likelihoods
 
 
-def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+def masked_batches(
+    model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle, batches=MaskedLMBatches, **further
+):
     """Returns batches with masked tokens for a list of texts.
 
     Args:
@@ -32,13 +34,15 @@ def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, se
         tokenizer: a `Tokenizer` with the vocabulary of the model.
         x: the texts, each of which is one document.
         y, sample_weight, batch_size, epochs, seed, shuffle: arguments of `fit`.
+        batches: the class of the batches.
+        **further: further arguments of the class.
     """
     if y is not None:
         raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
     corpus = Corpus.in_memory(x, tokenizer)
     options: dict[str, Any] = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
-    once = MaskedLMBatches(corpus, batch_size, **options)
-    return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
+    once = batches(corpus, batch_size, **options, **further)
+    return once if epochs == 1 else batches(corpus, batch_size, steps=len(once) * epochs, **options, **further)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -74,12 +78,16 @@ class MaskedLM(Objective):
         super().__init__(backbone, tokenizer, **kwargs)
         self.masked_lm = backbone.make_head("masked_lm")
         self.sentence_pair = backbone.make_head("sentence_pair") if sentence_pair else None
+        self.add_metrics()
+        self.build_now()
+
+    def add_metrics(self):
+        """Creates the metrics, which Keras accepts only before the model is built."""
         self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
-        if sentence_pair:
+        if self.sentence_pair is not None:
             self.sentence_pair_loss = WeightedMean(name="sentence_pair_loss")
             self.sentence_pair_accuracy = WeightedMean(name="sentence_pair_accuracy")
-        self.build_now()
 
     def call(self, inputs):
         outputs, x = self.backbone.predict_from(inputs)

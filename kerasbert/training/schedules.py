@@ -33,6 +33,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         shape: shape of the decay, as a function of r, which falls linearly from 1 to 0: "polynomial" is r ** power,
             "cosine" is (1 - cos(pi r)) / 2, and "sqrt" is 1 - sqrt(1 - r), which falls fast at first (Warner et al.
             2024, arXiv 2412.13663).
+        cooldown: number of updates at the end of the run in which the rate falls linearly from `final` to 0. The decay
+            then ends when they begin.
     """
 
     def __init__(
@@ -44,8 +46,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay_from: str | int = "warmup",
         final: float = 0.0,
         shape: str = "polynomial",
+        cooldown: int = 0,
     ):
-        warmup, steps = _count("warmup", warmup), _count("steps", steps)
+        warmup, steps, cooldown = _count("warmup", warmup), _count("steps", steps), _count("cooldown", cooldown)
         if not peak > 0 or not power > 0 or final < 0:
             raise ValueError(
                 "`peak` and `power` must be above 0, `final` at least 0. "
@@ -56,6 +59,11 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
                 "`warmup` must lie between 0 and `steps`, both counted in updates. "
                 f"Received: warmup={warmup}, steps={steps}. A tenth of the run is "
                 f"{max(steps, 0) // 10}; the warm-up of a recipe is set by --set warmup=N."
+            )
+        if not 0 <= cooldown <= steps - warmup:
+            raise ValueError(
+                "`cooldown` must lie between 0 and the number of updates after the warm-up. Received: "
+                f"cooldown={cooldown}, warmup={warmup}, steps={steps}."
             )
         if decay_from not in ("warmup", "start", "throughout") and not (
             isinstance(decay_from, int) and warmup <= decay_from <= steps
@@ -68,11 +76,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(f'`shape` must be "polynomial", "cosine" or "sqrt". Received: shape={shape!r}.')
         self.peak, self.warmup, self.steps = float(peak), warmup, steps
         self.power, self.decay_from, self.final, self.shape = float(power), decay_from, float(final), shape
+        self.cooldown = cooldown
 
     def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32")
         begin = {"warmup": self.warmup, "start": 0, "throughout": 0}.get(self.decay_from, self.decay_from)
-        remaining = ops.clip((self.steps - step) / max(self.steps - begin, 1), 0.0, 1.0)
+        end = self.steps - self.cooldown
+        remaining = ops.clip((end - step) / max(end - begin, 1), 0.0, 1.0)
         if self.shape == "cosine":
             remaining = (1.0 - ops.cos(math.pi * remaining)) / 2.0
         elif self.shape == "sqrt":
@@ -80,11 +90,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         elif self.power != 1.0:
             remaining = ops.power(remaining, self.power)
         decayed = self.final + (self.peak - self.final) * remaining
+        if self.cooldown:
+            decayed = decayed * ops.clip((self.steps - step) / self.cooldown, 0.0, 1.0)
         top = decayed if self.decay_from == "throughout" else self.peak
         return ops.where(step < self.warmup, top * (step / max(self.warmup, 1)), decayed)
 
     def get_config(self):
-        names = ("peak", "warmup", "steps", "power", "decay_from", "final", "shape")
+        names = ("peak", "warmup", "steps", "power", "decay_from", "final", "shape", "cooldown")
         return {name: getattr(self, name) for name in names}
 
 

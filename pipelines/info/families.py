@@ -23,6 +23,7 @@ def rows():
         family = cls.family
         variants = dict.fromkeys(v for t in model_types for v in family.huggingface.of_type("classes", t))
         layout = "kerasbert" if family.huggingface.classes.get("Backbone") == cls.__name__ else "transformers"
+        layout += " with code of the hub" if family.huggingface.remote_code else ""
         known = {*kerasbert.objectives.__all__, *kerasbert.tasks.__all__}
         heads = dict.fromkeys(name for name in (v.partition(" with ")[0] for v in variants) if name in known)
         yield (

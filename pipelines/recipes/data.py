@@ -18,6 +18,7 @@ from kerasbert.data import (
     SpanTargets,
     TextInfilling,
     Tokens,
+    TokenSpans,
     mixing_rates,
 )
 from kerasbert.data.batches.masked_lm import find_rows
@@ -145,6 +146,23 @@ class MaskedPermutedLMData(Data):
     def part(self, name: str, corpus: Corpus, **shape) -> Batches:
         masks = dict(rows=self.rows, noise=self.noise, static_masks=self.static_masks)
         return data.MaskedPermutedLMBatches(corpus, **shape, **masks)
+
+
+@dataclasses.dataclass(frozen=True)
+class HybridLMData(Data):
+    """See `kerasbert.data.HybridLMBatches`. `causal_share` is also that of the objective `HybridLM`."""
+
+    rows: str = "packed"
+    noise: Noise = TokenSpans()
+    causal_share: float = 1 / 16
+    causal_targets: int | None = None
+
+    def objective(self) -> dict:
+        return {"causal_share": self.causal_share}
+
+    def part(self, name: str, corpus: Corpus, **shape) -> Batches:
+        kinds = dict(causal_share=self.causal_share, causal_targets=self.causal_targets)
+        return data.HybridLMBatches(corpus, rows=self.rows, noise=self.noise, **kinds, **shape)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,6 +108,15 @@ class MaskedLM(Objective):
 
 
 @dataclasses.dataclass(frozen=True)
+class HybridLM(Objective):
+    """See `kerasbert.objectives.HybridLM`. Its `causal_share` is that of the data."""
+
+    z_loss: float = 0.0
+    cls = objectives.HybridLM
+    takes = needs = ("causal_share",)
+
+
+@dataclasses.dataclass(frozen=True)
 class CausalLM(Objective):
     """See `kerasbert.objectives.CausalLM`."""
 

@@ -32,6 +32,7 @@ class WarmupDecay(Schedule):
     final: float = 0.0
     shape: Literal["polynomial", "cosine", "sqrt"] = "polynomial"
     power: float = 1.0
+    cooldown: int = 0
 
     def __call__(self, steps: int) -> training.WarmupDecay:
         return training.WarmupDecay(steps=steps, **vars(self))

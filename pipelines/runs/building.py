@@ -23,10 +23,12 @@ from ..recipes.recipe import Evaluation, Recipe
 
 def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
     """Creates the batches of the whole run."""
-    parts = []
+    parts, before = [], 0
     for number, phase in enumerate(recipe.phases):
         seed = recipe.seed + (number if phase.seed is None else phase.seed)
-        parts.append(recipe.data(corpus, dataclasses.replace(phase, seed=seed)))
+        batches = recipe.data(corpus, dataclasses.replace(phase, seed=seed))
+        parts.append(batches.within(before / recipe.steps, (before + phase.steps) / recipe.steps))
+        before += phase.steps
     return (parts[0] if len(parts) == 1 else Phases(parts)).accumulated(recipe.accumulation)
 
 

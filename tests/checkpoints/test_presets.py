@@ -193,8 +193,9 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
     with pytest.raises(ValueError, match="model_type.*Received: 'llama'"):
         Backbone.from_preset(with_config(model_type="llama"))
     with pytest.raises(ValueError, match="Received: None. Early configs do not have it: add it"):
-        Backbone.from_preset(with_config(model_type=None))
-    assert Bert.from_preset(with_config(model_type=None)).config == CONFIG
+        Backbone.from_preset(with_config(model_type=None, architectures=None))
+    assert Bert.from_preset(with_config(model_type=None, architectures=None)).config == CONFIG
+    assert type(Backbone.from_preset(with_config(model_type=None))) is Bert  # known by its architecture
     with pytest.raises(ValueError, match="only with position_embedding_type='absolute'.*'relative_key'"):
         Backbone.from_preset(with_config(position_embedding_type="relative_key"))
     with pytest.raises(ValueError, match="(?i)activation"):

@@ -26,6 +26,7 @@ CONFIGS = {
     "Albert": [dict(embedding_dim=8)],
     "Deberta": [dict(absolute_positions=True, num_segments=2)],
     "DebertaV2": [dict(absolute_positions=True, num_segments=2, distance_buckets=8)],
+    "GPTBert": [dict(distance_buckets=8)],
     "Elmo": [
         dict(characters=False, cell_dim=8),
         dict(characters=True, cell_dim=8, character_dim=4, filters=((1, 3), (2, 4)), num_highways=1),
@@ -64,6 +65,7 @@ VALUES = {
     "key_ranks": ([[0, 0, 0, 0, 0, 1]] * 2, [[1, 0, 0, 0, 0, 1]] * 2),
     "permutation_mask": (np.zeros((2, 6, 6)), np.triu(np.ones((2, 6, 6)), 1)),
     "prefix_mask": (ROW * 0, HALVES == 1),
+    "causal_rows": ([0, 0], [0, 1]),
     "backward": ([0, 0], [0, 1]),
     "stream_start": ([0, 0], [1, 0]),
     "memory": RNG.normal(size=(2, 2, 1, 4, 12)),

@@ -48,6 +48,7 @@ FIELDS = [
     ("GPT2", dict(**TINY, max_length=16, scale_attention=False)),
     ("Gte", dict(**TINY, rope_factor=1.5)),
     ("JinaEmbeddingsV3", TINY),
+    ("GPTBert", dict(**TINY, max_length=16, distance_buckets=8)),
     ("MobileBert", dict(**TINY, embedding_dim=6, bottleneck_dim=8)),
     ("MPNet", dict(**TINY, max_length=16)),
     ("ModernBert", dict(**TINY, initializer_cutoff=3.0)),

@@ -94,9 +94,10 @@ def blocks():
 def test_the_list_of_blocks():
     assert set(blocks()) >= {
         "AlbertAttentionBlock", "AlbertFeedForwardBlock", "BertBlock", "DebertaBlock", "DecoderBlock",
-        "DistilBertBlock", "EncoderBlock", "EuroBertBlock", "GPT2Block", "GteBlock", "MPNetBlock",
-        "MobileBertBlock", "ModernBertBlock", "NeoBertBlock", "NomicBertBlock", "PreNormDecoderBlock",
-        "PreNormEncoderBlock", "PreNormTransformerXLBlock", "TransformerXLBlock", "XLNetBlock",
+        "DistilBertBlock", "EncoderBlock", "EuroBertBlock", "GPT2Block", "GPTBertAttentionBlock",
+        "GPTBertFeedForwardBlock", "GteBlock", "MPNetBlock", "MobileBertBlock", "ModernBertBlock", "NeoBertBlock",
+        "NomicBertBlock", "PreNormDecoderBlock", "PreNormEncoderBlock", "PreNormTransformerXLBlock",
+        "TransformerXLBlock", "XLNetBlock",
     }  # fmt: skip
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.layers.disentangled import distances_in_use
 from kerasbert.layers.masks import AttentionMask
 from kerasbert.models import Backbone, DebertaV2, DebertaV2Config
 from kerasbert.models.deberta.deberta_v2 import SIZES
-from kerasbert.models.deberta.disentangled import distances_in_use
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kerasbert.models.deberta.disentangled import disentangled_bias, distances_in_use, log_buckets
+from kerasbert.layers.disentangled import disentangled_bias, distances_in_use, log_buckets
 from tests.models.reference import to_numpy
 
 

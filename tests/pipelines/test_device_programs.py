@@ -36,6 +36,7 @@ CALLS = {
     "electra.tiny": cudnn(3),  # one layer of the generator
     "elmo.tiny": {},
     "eurobert.tiny": flash(2),  # packed rows
+    "gpt_bert.tiny": flash(2),  # packed rows of both kinds
     "mobilebert.tiny": cudnn(4, 2),
     "modernbert.tiny": flash(2),  # packed rows
     "mpnet.tiny": flash(2),  # the masks of two streams

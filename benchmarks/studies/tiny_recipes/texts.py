@@ -43,6 +43,7 @@ TEXTS = {
     "distilbert": ("novels", "wordpiece", None),  # the teacher has pairs of segments
     "eurobert": ("english", "byte_bpe", None),
     "gpt2": ("english", "byte_bpe", None),
+    "gpt_bert": ("english", "byte_bpe", "gpt_bert"),
     "mbert": ("novels in languages", "wordpiece", None),
     "mobilebert": ("novels", "wordpiece", None),
     "mpnet": ("english", "wordpiece", "mpnet"),

@@ -40,6 +40,7 @@ class Batches:
         self._items = updates
         self._start = 0
         self._part, self._parts = 0, 1
+        self._span = (0.0, 1.0)  # see `within`
         self._latest: tuple = (None, None)
 
     def __len__(self) -> int:
@@ -53,10 +54,16 @@ class Batches:
         latest = self._latest  # read only once, because other threads may set it
         if latest[0] != update:  # the items of an update are consecutive
             latest = self._latest = (update, self._rows(update, 0, self.batch_size))
-        total = latest[1][2]
-        normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), total)
         x, y, weight = self._part_of_update(latest[1], first, first + self.rows)
-        return {**x, "loss_normalizer": normalizer}, y, weight
+        return {**x, "loss_normalizer": self._normalizers(latest[1])}, y, weight
+
+    def _normalizers(self, batch: tuple) -> Any:
+        """The "loss_normalizer" of each step of an update, given its (x, y, weights)."""
+        return _map(self._per_row, batch[2])
+
+    def _per_row(self, weights: np.ndarray) -> np.ndarray:
+        """The sum of the weights of an update, divided by its number of rows, for each row of a step: float32 (b,)."""
+        return np.full(self.rows, weights.sum(dtype=np.float64) / self.batch_size, np.float32)
 
     @staticmethod
     def _part_of_update(update: tuple, first: int, last: int) -> tuple:
@@ -106,6 +113,21 @@ class Batches:
         found = copy.copy(self)
         found.accumulation, found._items, found._start = count, self._items * count, self._start * count
         return found
+
+    def within(self, first: float, last: float) -> "Batches":
+        """The same batches, for a part of a longer run. What changes during the run, such as masking rates, needs this.
+
+        Args:
+            first, last: where the part begins and ends, from 0 at the start of the run to 1 at its end.
+        """
+        part = copy.copy(self)
+        part._span = first, last
+        return part
+
+    def _progress(self, update: int) -> float:
+        """Where an update is in the run, from 0 for the first one to 1 at the end."""
+        first, last = self._span
+        return first + (last - first) * update * self.accumulation / self._items
 
     def shape_steps(self) -> list[int]:
         """Indices of steps that together contain every batch shape of the run. Default: the first two steps."""

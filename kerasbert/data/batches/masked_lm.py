@@ -48,6 +48,18 @@ def find_rows(rows: str | Callable) -> Callable:
     return ROWS[rows]
 
 
+def sequence_starts(x: dict, real: np.ndarray) -> np.ndarray:
+    """bool (b, s), True at the first token of each row, or of each sequence in packed rows.
+
+    Args:
+        x: a batch.
+        real: bool (b, s), False at padding.
+    """
+    if "position_ids" in x:
+        return x["position_ids"] == 0
+    return np.arange(real.shape[1]) == np.argmax(real, axis=1)[:, None]
+
+
 class MaskedLMBatches(PassBatches):
     """Batches for masked language modelling, with or without sentence pairs.
 
@@ -113,6 +125,15 @@ class MaskedLMBatches(PassBatches):
     def default_noise(length: int) -> Noise:
         return Tokens()
 
+    def endless(self) -> "PassBatches":
+        if self.noise.at(0.0) != self.noise.at(1.0):
+            raise ValueError(
+                "A masking rate that changes during the run needs batches that know how long it is, but a mixture has "
+                f"parts without an end. Received: {self.noise!r}. Use a constant rate, or write all text into one "
+                "corpus."
+            )
+        return super().endless()
+
     def recipe(self) -> dict:
         found = {**super().recipe(), "corpus": self.corpus.fingerprint, "language": self.language}
         masks = {"noise": self.noise.settings(), "static_masks": self.static_masks}
@@ -131,7 +152,7 @@ class MaskedLMBatches(PassBatches):
         else:
             draws = row_draws(self.seed, update, DYNAMIC, first, last - first, num_draws)
         rows = self._maskable_rows(x, lines)
-        x["masked_positions"], targets = self.noise(rows, draws)
+        x["masked_positions"], targets = self.noise.at(self._progress(update))(rows, draws)
         if self.language is not None:
             x["language_ids"] = np.full_like(x["token_ids"], self.language)
         weights = (x["masked_positions"] >= 0).astype(np.float32)
@@ -147,13 +168,11 @@ class MaskedLMBatches(PassBatches):
 
     def _maskable_rows(self, x: dict, lines: np.ndarray) -> MaskableRows:
         real = real_tokens(x)
-        columns = np.arange(self.length)
-        first = x["position_ids"] == 0 if "position_ids" in x else columns == np.argmax(real, axis=1)[:, None]
         return MaskableRows(
             token_ids=x["token_ids"],
             lengths=x["lengths"] if "lengths" in x else real.sum(axis=1),
             maskable=real,
-            first=first,
+            first=sequence_starts(x, real),
             num_slots=self.max_predictions,
             vocabulary=self._vocabulary,
             places=lambda: self._layout.places(lines, real),

@@ -166,6 +166,14 @@ class Noise:
     random_from: int = 0
     whole_batch = False  # whether a row depends on the other rows of its update
 
+    def at(self, progress: float) -> "Noise":
+        """Returns the rule to use at a point of the run. Rules that change during the run override this method.
+
+        Args:
+            progress: the point, from 0 at the start of the run to 1 at its end.
+        """
+        return self
+
     def for_corpus(self, corpus: Any) -> "Noise":
         """Returns the rule to use with a corpus. Rules whose arguments depend on the corpus override this method."""
         return self

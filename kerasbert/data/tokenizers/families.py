@@ -62,7 +62,9 @@ class Family:
         """The kind of vocabulary, as in `Tokenizer.train`."""
         if self.special and self.file == "vocab.json":
             return "bpe"
-        return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
+        return {"vocab.txt": "wordpiece", **dict.fromkeys(("vocab.json", "tokenizer.json"), "byte_bpe")}.get(
+            self.file, "unigram"
+        )
 
     @property
     def has_language(self) -> bool:
@@ -242,6 +244,13 @@ FAMILIES = {
     "distilbert": Family(_BRACKETS, "cls A sep", "cls A sep B sep", file="vocab.txt"),
     "roberta": Family(_ANGLES, **_DOUBLE, file="vocab.json"),
     "gpt2": Family(dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"), file="vocab.json"),
+    "gpt_bert": Family(
+        {"unk": "<unk>", "bos": "<s>", "eos": "</s>", "pad": "<pad>", "mask": "<mask>"},
+        "bos A",
+        "bos A bos B",
+        file="tokenizer.json",
+        special=tuple(f"<special_{i}>" for i in range(12)),  # so that other tokens begin with id 16; the mask is last
+    ),
     "openai-gpt": Family({"unk": "<unk>"}, file="vocab.json"),
     "deberta": Family(_DEBERTA, **_SEGMENTS, file="vocab.json"),
     "mpnet": Family({**_ANGLES, "unk": "[UNK]"}, **_DOUBLE, file="vocab.txt", behind=("<mask>",)),

@@ -18,6 +18,7 @@ from ...core.initializers import normal
 from ...layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
 from ...layers.composite import Composite, Layer
 from ...layers.dense import Dense
+from ...layers.disentangled import disentangled_bias, distances_in_use
 from ...layers.dropout import Dropout
 from ...layers.embeddings import first_tokens
 from ...layers.extras import Extras
@@ -26,7 +27,6 @@ from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
 from ..backbone import Backbone
 from . import versions
-from .disentangled import disentangled_bias, distances_in_use
 
 # === Config ===
 

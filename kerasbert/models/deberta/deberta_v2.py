@@ -19,6 +19,7 @@ from ...core.weight_names import Field
 from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
 from ...layers.composite import Composite
 from ...layers.dense import Dense
+from ...layers.disentangled import disentangled_bias, distances_in_use, log_buckets
 from ...layers.dropout import Dropout
 from ...layers.embeddings import first_tokens, gather_positions
 from ...layers.extras import Extras
@@ -29,7 +30,6 @@ from ..backbone import Backbone
 from . import versions
 from .convolution import NeighbourConvolution
 from .deberta import DebertaBlock
-from .disentangled import disentangled_bias, distances_in_use, log_buckets
 
 # === Config ===
 

@@ -47,6 +47,8 @@ CASES = [
     ("SpanMaskBatches", "xlnet", dict(geometric=0.5, longest=3, mask_rate=0.3, max_targets=2)),
     ("MaskedPermutedLMBatches", "wordpiece", {}),
     ("MaskedPermutedLMBatches", "unigram", dict(rule="roberta", whole_words=True, rows="packed", accumulation=2)),
+    ("HybridLMBatches", "roberta", dict(causal_share=0.3)),
+    ("HybridLMBatches", "wordpiece", dict(rows="chunks", causal_targets=4, accumulation=2)),
     ("TranslationLMBatches", "pairs", {}),
     ("TranslationLMBatches", "pairs", dict(packed=True, rule="bert", both_orders=False)),
     ("PermutationLMBatches", "xlnet", {}),

@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from ...layers.relative_attention import relative_shift
+from .relative_attention import relative_shift
 
 
 def log_buckets(num_buckets, max_distance):
