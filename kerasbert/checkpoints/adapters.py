@@ -211,14 +211,14 @@ def load_adapter(model, folder, merge=False):
         config, tensors = read_adapter_config(folder / CONFIG), _read(folder)
     modules, products = _modules(model), []
     for module in sorted({name.rpartition(".lora_")[0] for name in tensors if ".lora_" in name}):
-        pair = [tensors.pop(f"{module}.lora_{letter}.weight", None) for letter in "AB"]
-        if any(array is None or array.ndim != 2 for array in pair) or module not in modules:
+        a, b = (tensors.pop(f"{module}.lora_{letter}.weight", None) for letter in "AB")
+        if any(array is None or array.ndim != 2 for array in (a, b)) or module not in modules:
             raise ValueError(
                 f"Each module of an adapter must be a dense layer of the model, with two matrices. Received: {module} "
                 f"in {folder} for a {type(model).__name__}. Is this the model that it was trained on?"
             )
-        scale = scale_of(config, module, len(pair[0]), folder)
-        products += _split(modules[module], *pair, scale, parts_of(model).config, f"{module} in {folder}")
+        scale = scale_of(config, module, len(a), folder)
+        products += _split(modules[module], a, b, scale, parts_of(model).config, f"{module} in {folder}")
     if not products:
         raise ValueError(f"An adapter must contain LoRA products. Received: {folder} without any.")
     heads = _heads(model, tensors, folder)

@@ -119,7 +119,7 @@ class GatedFeedForward(Composite):
         activation="gelu",
         dropout=0.0,
         kernel_initializer="glorot_uniform",
-        use_bias=True,
+        use_bias: bool | str = True,
         output_initializer=None,
         **kwargs,
     ):

@@ -160,13 +160,10 @@ class Gte(Backbone):
     def __init__(self, config: GteConfig, pooler: bool = False, **kwargs: Any):
         super().__init__(config, **kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
-        initializer = config.kernel_initializer()
+        initializer: Any = config.kernel_initializer()
+        of_tokens: Any = with_zero_row(initializer, config.pad_id)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size,
-            config.hidden_dim,
-            with_zero_row(initializer, config.pad_id),
-            name="token_embedding",
-            **common,
+            config.vocabulary_size, config.hidden_dim, of_tokens, name="token_embedding", **common
         )
         self.segment_embedding = None
         if config.num_segments:

@@ -86,13 +86,10 @@ class JinaEmbeddingsV3(Backbone):
     def __init__(self, config: JinaEmbeddingsV3Config, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
-        initializer = config.kernel_initializer()
+        initializer: Any = config.kernel_initializer()
+        of_tokens: Any = with_zero_row(initializer, config.pad_id)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size,
-            config.hidden_dim,
-            with_zero_row(initializer, config.pad_id),
-            name="token_embedding",
-            **common,
+            config.vocabulary_size, config.hidden_dim, of_tokens, name="token_embedding", **common
         )
         self.segment_embedding = keras.layers.Embedding(
             config.num_segments, config.hidden_dim, initializer, name="segment_embedding", **common

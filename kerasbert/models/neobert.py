@@ -134,12 +134,9 @@ class NeoBert(Backbone):
     def __init__(self, config: NeoBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
+        initializer: Any = uniform(config.embedding_initializer_range)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size,
-            config.hidden_dim,
-            uniform(config.embedding_initializer_range),
-            name="token_embedding",
-            **common,
+            config.vocabulary_size, config.hidden_dim, initializer, name="token_embedding", **common
         )
         self.blocks = [NeoBertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.final_norm = config.norm(name="final_norm", **common)
@@ -168,7 +165,7 @@ def _masked_lm(config, **common):
 
 def _classifier(config, num_labels, **common):
     rate = config.classifier_dropout
-    initializer = normal(config.classifier_initializer_range)
+    initializer: Any = normal(config.classifier_initializer_range)
     return FirstTokenClassifier(num_labels, config.hidden_dim, "tanh", rate, rate, initializer, **common)
 
 

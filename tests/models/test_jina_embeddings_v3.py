@@ -237,6 +237,7 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: JinaEmbeddingsV3(JinaEmbeddingsV3Config(**TINY), dtype=dtype))
 
 
+@pytest.mark.one_backend
 def test_every_weight_gets_a_gradient():
     x, _, _ = example(61, "right", pad_id=1)
     x["masked_positions"] = np.array([[1, 4, 9], [2, -1, 0]], "int32")

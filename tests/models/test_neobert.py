@@ -94,24 +94,16 @@ def written(folder):
     return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("padding", "prefix"),
-    [
-        pytest.param("none", "model.", marks=pytest.mark.one_backend),
-        pytest.param("left", "", marks=pytest.mark.one_backend),
-        ("right", "model."),
-    ],
-)
+@pytest.mark.one_backend
+@pytest.mark.parametrize(("padding", "prefix"), [("none", "model."), ("left", ""), ("right", "model.")])
 def test_hidden_states(padding, prefix, tmp_path):
     heads = ("decoder",) if prefix else ()
     tensors = authors_folder(tmp_path, heads, prefix, architectures=["NeoBERTLMHead" if prefix else "NeoBERT"])
     backbone = Backbone.from_preset(tmp_path)
     assert isinstance(backbone, NeoBert) and backbone.config.feed_forward_dim == F
     inputs, _, real = example(V, padding)
-    found = to_numpy(backbone(inputs)["sequence_output"])
-    if padding == "left":  # their positions count padding, too
-        assert real[0].all()
-    np.testing.assert_allclose(found[real], authors_states(tensors, inputs["token_ids"], real)[real], atol=1e-5)
+    found = to_numpy(backbone(inputs)["sequence_output"])[real]
+    np.testing.assert_allclose(found, authors_states(tensors, inputs["token_ids"], real)[real], atol=1e-5)
 
 
 @pytest.mark.one_backend
@@ -259,12 +251,11 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: NeoBert(NeoBertConfig(**TINY), dtype=dtype))
 
 
-@pytest.mark.one_backend
 def test_every_weight_gets_a_gradient():
     x, _, _ = example(V, "right")
     x["masked_positions"] = np.array([[1, 4, 9], [2, -1, 0]], "int32")
     labels = np.array([[5, 60, 1], [7, 0, 3]], "int32")
-    check_gradients(randomize(MaskedLM(NeoBert(NeoBertConfig(**TINY)))), (x, labels))
+    check_gradients(randomize(MaskedLM(NeoBert(NeoBertConfig(**{**TINY, "num_layers": 1})))), (x, labels))
 
 
 @pytest.mark.one_backend
