@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..data.text.json_files import read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
@@ -23,10 +24,6 @@ from .sentence_transformers.encoder import read_encoder, write_encoder
 from .sentence_transformers.model import read_model, write_model
 from .sentence_transformers.modules import OLD_TYPE
 from .vector_layers import Normalize, VectorLayer, width_after
-
-# {type of a module: the class of sentence-transformers}. The encoder of jina-embeddings-v3 chooses an adapter for each
-# text. Here, the adapter is chosen when the folder is loaded.
-_OF_OTHERS = {"custom_st.Transformer": "Transformer"}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -193,7 +190,7 @@ class TextEmbedder(Embedder):
         """Reads files of sentence-transformers, if any. Returns (folder of the encoder, constructor arguments)."""
         if not (folder / "modules.json").exists():
             return folder, constructor_arguments
-        model = read_model(folder, _OF_OTHERS)
+        model = read_model(folder, _types_of_others(folder))
         encoder = read_encoder(model.modules[0])
         chain = dense_modules.read_chain(model)
         stored = {
@@ -223,3 +220,14 @@ class TextEmbedder(Embedder):
 
 def _configs(records):
     return [record.config() for record in records]
+
+
+def _types_of_others(folder):
+    """Returns {type of a module: the class of sentence-transformers} for code of others that a folder uses.
+
+    The encoder of jina-embeddings-v3 chooses an adapter for each text. Here, the adapter is chosen when the folder is
+    loaded, which leaves an ordinary Transformer.
+    """
+    path = folder / "config.json"
+    adapted = path.is_file() and "lora_adaptations" in read_json(path)
+    return {"custom_st.Transformer": "Transformer"} if adapted else {}

@@ -164,6 +164,11 @@ def test_an_embedder_of_the_authors(authors, tmp_path):
     embedder.save_to_preset(tmp_path / "ours")
     again = kerasbert.load(tmp_path / "ours").embed(["cat sat"], prompt="retrieval.query")
     np.testing.assert_allclose(again, found, atol=1e-6)
+    # The same type in a folder without adapters may be any code.
+    modules = (folder / "modules.json").read_text()
+    (tmp_path / "ours" / "modules.json").write_text(modules)
+    with pytest.raises(ValueError, match="custom_st.Transformer"):
+        kerasbert.load(tmp_path / "ours")
 
 
 @pytest.mark.one_backend
