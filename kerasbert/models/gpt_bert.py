@@ -9,6 +9,7 @@ averages over the outputs of all earlier sublayers (DenseFormer, Pagliardini et 
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import keras
@@ -214,7 +215,7 @@ class DepthAverage(Layer):
     Pagliardini et al. 2024, arXiv 2402.02622. At first, it is the last output.
 
     Call:
-        states: list of n tensors, float (b, s, m).
+        states: tuple of n tensors, float (b, s, m).
 
     Returns: float (b, s, m).
     """
@@ -226,7 +227,8 @@ class DepthAverage(Layer):
         self.alphas = self.add_weight(name="alphas", shape=(len(states_shape),), initializer=last_only)
 
     def call(self, states):
-        return ops.einsum("nbsm,n->bsm", ops.stack(states), self.alphas)
+        alphas = ops.convert_to_tensor(self.alphas)
+        return functools.reduce(ops.add, (alphas[i] * state for i, state in enumerate(states)))
 
 
 # === Backbone ===
@@ -288,13 +290,12 @@ class GPTBert(Backbone):
         used, rows = distances_in_use(self.config.distance_rows(), ops.shape(x)[1])
         distances, mask = (self.distance_norm(self.distance_embedding(used)), rows), self._mask(inputs)
 
-        states, outputs, all_extras = [x], [x], []  # before and after averaging
+        states, outputs, all_extras = (x,), [x], []  # states before averaging, outputs after it
         for attention, average, feed_forward, last_average in self.blocks:
             x, extras = attention(x, distances=distances, attention_mask=mask, return_weights=attention_weights)
-            states.append(x)
-            x = average(states)
-            x, _ = feed_forward(x)
-            states.append(x)
+            states = (*states, x)
+            x, _ = feed_forward(average(states))
+            states = (*states, x)
             x = last_average(states)
             outputs.append(x)
             all_extras.append(extras)
