@@ -277,9 +277,10 @@ def with_forced(scores, options, step, most):
         step: int32 (), number of tokens so far.
         most: int32 (), maximum number of new tokens.
     """
+    tokens = ops.arange(scores.shape[-1], dtype="int32")
     for token, place in ((options.first_id, 0), (options.last_id, most - 1)):
         if token is not None:
-            chosen = ops.arange(scores.shape[-1], dtype="int32") == ops.cast(token, "int32")
+            chosen = tokens == ops.cast(token, "int32")
             scores = ops.where(step == place, ops.where(chosen, 0.0, -np.inf), scores)
     return scores
 

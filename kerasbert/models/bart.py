@@ -81,6 +81,12 @@ class BartConfig(Config):
         ):
             if getattr(self, ours) is None:
                 object.__setattr__(self, ours, getattr(self, usual))
+        for name in ("decoder_start_id", "forced_bos_id", "forced_eos_id"):
+            token = getattr(self, name)
+            if token is not None and not 0 <= token < self.vocabulary_size:
+                raise ValueError(
+                    f"`{name}` must be None or an id below vocabulary_size={self.vocabulary_size}. Received: {token}."
+                )
 
     @property
     def norm_first(self):
@@ -147,24 +153,24 @@ class Bart(EncoderDecoderBackbone):
         super().__init__(config, **kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
         size, initializer = config.hidden_dim, config.kernel_initializer()
-        self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, size, with_zero_row(initializer, config.pad_id), name="token_embedding", **common
-        )
+        tokens: dict[str, Any] = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **common)
+        places: dict[str, Any] = dict(embeddings_initializer=initializer, **common)
         rows = config.max_length + UNUSED_ROWS
-        self.encoder_positions = keras.layers.Embedding(rows, size, initializer, name="encoder_positions", **common)
-        self.decoder_positions = keras.layers.Embedding(rows, size, initializer, name="decoder_positions", **common)
+        self.token_embedding = keras.layers.Embedding(config.vocabulary_size, size, name="token_embedding", **tokens)
+        self.encoder_positions = keras.layers.Embedding(rows, size, name="encoder_positions", **places)
+        self.decoder_positions = keras.layers.Embedding(rows, size, name="decoder_positions", **places)
         self.encoder_embedding_norm = self._norm("encoder_embedding_norm")
         self.decoder_embedding_norm = self._norm("decoder_embedding_norm")
         self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
 
-        encoder, decoder = EncoderBlock, DecoderBlock
+        encoder, decoder, of_decoder = EncoderBlock, DecoderBlock, config.of_decoder()
         self.encoder_norm = self.decoder_norm = None
         if config.norm_first:
             encoder, decoder = PreNormEncoderBlock, PreNormDecoderBlock
             self.encoder_norm, self.decoder_norm = self._norm("encoder_norm"), self._norm("decoder_norm")
         self.encoder_blocks = [encoder(config, name=f"encoder_block_{i}", **common) for i in range(config.num_layers)]
         self.decoder_blocks = [
-            decoder(config.of_decoder(), name=f"decoder_block_{i}", **common) for i in range(config.num_decoder_layers)
+            decoder(of_decoder, name=f"decoder_block_{i}", **common) for i in range(of_decoder.num_layers)
         ]
         self.build_now()
 
@@ -194,8 +200,10 @@ class Bart(EncoderDecoderBackbone):
         return [tuple(block for block in pair if block is not None) for pair in pairs]
 
     def _encode(self, inputs, hidden_states=False, attention_weights=False):
-        positions = self.encoder_positions(token_positions(inputs) + UNUSED_ROWS)
-        x = self._embed(inputs["token_ids"], positions, self.encoder_embedding_norm)
+        positions: Any = token_positions(inputs)
+        x = self._embed(
+            inputs["token_ids"], self.encoder_positions(positions + UNUSED_ROWS), self.encoder_embedding_norm
+        )
         mask = AttentionMask.from_inputs(inputs)
         blocks = run_blocks(self.encoder_blocks, x, attention_mask=mask, return_weights=attention_weights)
         if self.encoder_norm is not None:
@@ -235,7 +243,7 @@ class Bart(EncoderDecoderBackbone):
         """Returns the decoder inputs of a batch that has none; see `shifted_right`."""
         if not self.config.norm_first:
             return shifted_right(inputs, self.config.decoder_start_id)
-        ids = ops.convert_to_tensor(inputs["token_ids"])
+        ids: Any = ops.convert_to_tensor(inputs["token_ids"])
         return shifted_right(inputs, last_tokens(ids[:, :, None], inputs))
 
     def encode(self, inputs):

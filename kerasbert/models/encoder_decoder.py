@@ -101,7 +101,8 @@ def shifted_right(inputs, start_id):
     def rolled(x):  # `ops.roll`, which LiteRT does not have
         return ops.concatenate([x[:, -1:], x[:, :-1]], axis=1)
 
-    ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
+    ids: Any = ops.convert_to_tensor(inputs["token_ids"])
+    sequences, real = inputs.get("sequence_ids"), real_tokens(inputs)
     first = ops.arange(ops.shape(ids)[1], dtype="int32") == 0
     if sequences is not None:
         first = first | (sequences != rolled(sequences))
@@ -122,15 +123,15 @@ def end_tokens(x, inputs, end_id):
 
     Returns: float (b, m), or (b, n, m) for packed rows. None for packed rows without `first_positions`.
     """
-    ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
-    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
-    length = ops.shape(ids)[1]
-    rank = ops.arange(length, dtype="int32") + ops.cast(ids == end_id, "int32") * length
+    ids: Any = ops.convert_to_tensor(inputs["token_ids"])
+    real, sequences, first = real_tokens(inputs), inputs.get("sequence_ids"), inputs.get("first_positions")
+    length: Any = ops.shape(ids)[1]
+    rank: Any = ops.arange(length, dtype="int32") + ops.cast(ids == end_id, "int32") * length
     rank = rank if real is None else ops.where(real, rank, -1)
     if sequences is None:
         return gather_positions(x, ops.argmax(rank, axis=1)[:, None])[:, 0]
     if first is None:
         return None
-    here = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
+    here: Any = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
     rank = ops.where(here[:, :, None] == sequences[:, None, :], rank[:, None, :], -1)
     return gather_positions(x, ops.argmax(rank, axis=-1))

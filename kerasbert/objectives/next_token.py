@@ -179,7 +179,7 @@ class NextToken(Objective):
         if first_token is not None:
             is_name = isinstance(first_token, str)
             first = self.require_tokenizer().backend.token_to_id(first_token) if is_name else first_token
-            if first is None or not 0 <= first < size:
+            if not isinstance(first, (int, np.integer)) or not 0 <= first < size:
                 raise ValueError(
                     f"`first_token` must be a token of the vocabulary, or an id between 0 and {size - 1}. Received: "
                     f"{first_token!r}."

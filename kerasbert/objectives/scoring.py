@@ -7,6 +7,7 @@ probabilities are computed.
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -210,9 +211,9 @@ def answer_scores(model, texts, contexts, batch_size=32):
     tokenizer, limit = model.require_tokenizer(), model.backbone.position_limit
     sources = tokenizer.encode(contexts)
     end = model.default_stop_ids()[:1]
-    first = [] if model.first_target_id is None else [model.first_target_id]  # not scored, as the start token
-    texts = tokenizer.encode(list(texts), add_special_tokens=False)
-    targets = [np.array([*first, *ids, *end], "int32") for ids in texts]
+    first = [] if model.first_target_id is None else [model.first_target_id]  # like the start token, it is not scored
+    encoded = tokenizer.encode(list(texts), add_special_tokens=False)
+    targets = [np.array([*first, *ids, *end], "int32") for ids in encoded]
     check_fits(map(len, sources), limit, "context")
     check_fits(map(len, targets), limit)
 
@@ -221,5 +222,5 @@ def answer_scores(model, texts, contexts, batch_size=32):
         return {"token_ids": sources[number], "decoder_token_ids": read}, targets[number]
 
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    values = row_log_probabilities(model, sizes, make_row, batch_size)
+    values: list[Any] = row_log_probabilities(model, sizes, make_row, batch_size)
     return text_scores([row[len(first) :] for row in values])

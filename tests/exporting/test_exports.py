@@ -137,7 +137,10 @@ ANSWERS = {
     "tagger": lambda model: model.tag(TEXTS),
     "answerer": lambda model: model.answer(QUESTIONS),
     "masked LM": lambda model: model.fill_mask(["the [MASK] sat", "one [MASK] three [MASK] five"]),
-    "seq2seq LM": lambda model: model.generate(TEXTS, max_new_tokens=12, scores=True),
+    "seq2seq LM": lambda model: [
+        model.generate(TEXTS, max_new_tokens=12, scores=True),
+        model.generate(TEXTS, max_new_tokens=3, first_token=9, scores=True),
+    ],
 }
 
 

@@ -118,6 +118,7 @@ def test_heads_equal_transformers_both_ways(prefix, head, tmp_path):
     assert [ours[name] for name in same] == [theirs[name] for name in same]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_hidden_states_and_attention_weights_equal_transformers(prefix, tmp_path):
     theirs, backbone = pair_of_models(f"{prefix}Model", tmp_path, activation_function="relu")
@@ -135,6 +136,13 @@ def test_hidden_states_and_attention_weights_equal_transformers(prefix, tmp_path
     ):
         for mine, wanted in zip(one, other, strict=True):
             np.testing.assert_allclose(to_numpy(mine), to_numpy(wanted), atol=1e-5)
+
+
+def test_a_compiled_mbart_equals_transformers(tmp_path):
+    theirs, ours = pair_of_models("MBartForConditionalGeneration", tmp_path)
+    inputs, their_inputs, _ = batch("right", True)
+    wanted = to_numpy(their_outputs(theirs, their_inputs).logits)
+    np.testing.assert_allclose(ours.predict(inputs, verbose=0), wanted, atol=1e-5, rtol=1e-5)
 
 
 # === Files ===
@@ -289,10 +297,12 @@ def test_the_decoder_sees_nothing_behind_it_and_all_of_the_source():
     assert (np.abs(decoded(backbone, **{**inputs, "token_ids": ids}) - plain).max(axis=(0, 2)) > 1e-5).all()
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Bart(BartConfig(**TINY, model_type="mbart", scale_embedding=True), dtype=dtype))
 
 
+@pytest.mark.one_backend
 def test_every_weight_gets_a_gradient_but_the_bias_of_the_outputs():
     model = randomize(Seq2SeqLM(Bart(BartConfig(**{**TINY, "dropout": 0.0}, model_type="mbart"))))
     rng = np.random.default_rng(0)
@@ -323,6 +333,13 @@ def test_sequences_beyond_the_tables_of_positions_are_refused():
         model({"token_ids": short, "decoder_token_ids": short, **positions})
     with pytest.raises(ValueError, match="at most 23 tokens.*source 1 of 24"):
         model.generate([short[0], long[0]])
+
+
+@pytest.mark.one_backend
+def test_ids_outside_of_the_vocabulary_are_refused():
+    for name in ("decoder_start_id", "forced_bos_id", "forced_eos_id"):
+        with pytest.raises(ValueError, match=f"`{name}` must be None or an id below vocabulary_size=61. Received: 61"):
+            BartConfig(**TINY, **{name: 61})
 
 
 @pytest.mark.one_backend

@@ -115,11 +115,11 @@ class DenoisingBatches(PassBatches):
             raise ValueError(
                 f"`length` must leave space for at least two tokens of text besides the end tokens. Received: {length}."
             )
-        if self.objective == "random_spans":
+        if isinstance(self.noise, Denoising):
             spans = int(noise_counts(np.array([self.max_tokens]), noise.rate, noise.mean_span)[1][0])
-            if spans > len(self.noise.sentinels):
+            if self.objective == "random_spans" and spans > len(self.noise.sentinels or ()):
                 raise ValueError(
-                    f"Every span needs a sentinel. Received: {len(self.noise.sentinels)} sentinels for "
+                    f"Every span needs a sentinel. Received: {len(self.noise.sentinels or ())} sentinels for "
                     f"{spans} spans in {self.max_tokens} tokens. Use longer spans, a lower rate, or shorter rows."
                 )
         self._make_plan(seed)
@@ -177,9 +177,9 @@ class DenoisingBatches(PassBatches):
     def _max_tokens(self) -> int:
         """Maximum number of text tokens per row."""
         if self.layout == "encoder_decoder":
-            if self.objective != "random_spans":
-                return self.length - 1 - self.noise.num_first
             noise = self.noise
+            if not isinstance(noise, Denoising) or self.objective != "random_spans":
+                return self.length - 1 - noise.num_first
             max_tokens = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
             # The formula of the reference code does not account for the fact that even a short piece has at least one
             # span.

@@ -125,7 +125,7 @@ class Denoising:
         """Returns what the rows of a run depend on, for JSON."""
         return {
             **{name: getattr(self, name) for name in ("rate", "mean_span", "roll")},
-            "sentinels": list(self.sentinels),
+            "sentinels": list(self.sentinels or ()),
         }
 
     def num_draws(self, width: int) -> int:

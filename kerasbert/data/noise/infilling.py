@@ -54,12 +54,13 @@ class TextInfilling:
         if not 0 <= self.random_share <= 1:
             raise ValueError(f"`random_share` must be between 0 and 1. Received: {self.random_share}.")
 
-    def for_corpus(self, corpus: Corpus) -> "TextInfilling":
+    def for_corpus(self, corpus: Corpus) -> "VocabularyInfilling":
         """Returns the same noise with the ids of the tokenizer of a corpus.
 
         Raises: ValueError if the tokenizer has no mask token, no first token, or no full stop.
         """
-        info = corpus.tokenizer_info
+        tokenizer = corpus.tokenizer()
+        info = tokenizer.info
         mask_id = info["mask_id"] if self.mask_id is None else self.mask_id
         first_id = info["cls_id"] if info["bos_id"] is None else info["bos_id"]
         if mask_id is None or first_id is None:
@@ -69,8 +70,9 @@ class TextInfilling:
             )
         stops = np.zeros(info["vocabulary_size"], bool)
         if self.permute_sentences:
-            tokens = corpus.tokenizer().tokens
-            stops[[i for i, token in enumerate(tokens) if token.removeprefix("##").lstrip("Ġ▁") == "."]] = True
+            stops[[i for i, token in enumerate(tokenizer.tokens) if token.removeprefix("##").lstrip("Ġ▁") == "."]] = (
+                True
+            )
             if not stops.any():
                 raise ValueError(
                     "Sentences end with a full stop. Received: a vocabulary without the token '.'. Use "
@@ -79,8 +81,8 @@ class TextInfilling:
         starts = np.asarray(corpus.word_starts) if self.whole_words else np.ones(info["vocabulary_size"], bool)
         leading = {info[role] for role in info if role.endswith("_id")}
         first = next(number for number in range(len(leading) + 1) if number not in leading)
-        fields = {**self.recipe(), "mask_id": mask_id}
-        return VocabularyInfilling(**fields, tables=Tables(first_id, starts, stops, (first, info["vocabulary_size"])))
+        tables = Tables(first_id, mask_id, starts, stops, (first, info["vocabulary_size"]))
+        return VocabularyInfilling(**{**self.recipe(), "mask_id": mask_id}, tables=tables)
 
     def recipe(self) -> dict:
         """Returns what the rows of a run depend on, for JSON."""
@@ -114,12 +116,14 @@ class Tables:
 
     Args:
         first_id: id of the first token of inputs and targets.
+        mask_id: id of the mask token.
         starts: bool (vocabulary size,), True for tokens that begin a word.
         stops: bool (vocabulary size,), True for full stops.
         vocabulary: (first, last + 1), the range of ids of random tokens.
     """
 
     first_id: int
+    mask_id: int
     starts: np.ndarray
     stops: np.ndarray
     vocabulary: tuple[int, int]
@@ -129,7 +133,7 @@ class Tables:
 class VocabularyInfilling(TextInfilling):
     """A `TextInfilling` with the `Tables` of a vocabulary, which `for_corpus` returns."""
 
-    tables: Tables | None = None
+    tables: Tables = dataclasses.field(kw_only=True)
 
     def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray) -> tuple[Rows, Rows]:
         """Corrupts rows of text.
@@ -153,15 +157,18 @@ class VocabularyInfilling(TextInfilling):
         spans = at_random_words(starts, sizes, places)
         masks = self._masks(shares[:, :width], others[:, :width])
         rows, left = without_spans(text, real, starts, spans, masks)
-        first = np.full((len(text), 1), tables.first_id, np.int32)
         inputs = inserted(rows, left, empty, self._masks(kinds, others), between)
-        return tuple((np.concatenate([first, ids], axis=1), size + 1) for ids, size in (inputs, (token_ids, lengths)))
+        return self._begun(*inputs), self._begun(token_ids, lengths)
+
+    def _begun(self, token_ids: np.ndarray, lengths: np.ndarray) -> Rows:
+        """Puts the first token before every row."""
+        return np.pad(token_ids, ((0, 0), (1, 0)), constant_values=self.tables.first_id), lengths + 1
 
     def _masks(self, shares: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Returns what is put in place of spans, int32: the mask, or with `random_share` a random token."""
         first, last = self.tables.vocabulary
         tokens = first + (others.astype(np.uint64) * np.uint64(last - first) >> np.uint64(32)).astype(np.int64)
-        return np.where(shares < round(self.random_share * 2**32), tokens, self.mask_id).astype(np.int32)
+        return np.where(shares < round(self.random_share * 2**32), tokens, self.tables.mask_id).astype(np.int32)
 
 
 def permuted(token_ids: np.ndarray, real: np.ndarray, stops: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -251,7 +258,9 @@ def without_spans(
     return kept(np.where(spans > 0, masks, token_ids), real & ~covered)
 
 
-def inserted(token_ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray, masks: np.ndarray, draws: np.ndarray):
+def inserted(
+    token_ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray, masks: np.ndarray, draws: np.ndarray
+) -> Rows:
     """Inserts masks at random places of each row.
 
     Args:

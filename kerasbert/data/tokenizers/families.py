@@ -5,6 +5,7 @@ Model types with the same conventions share an entry of the table. `files.py` us
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tokenizers as hf
 from tokenizers import normalizers, processors
@@ -218,9 +219,9 @@ def _lowercase_if_asked(settings: dict) -> list[normalizers.Normalizer]:
 # === The table ===
 
 _BRACKETS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-_SEGMENTS = dict(single="cls A sep", pair="cls A sep B:1 sep:1")
-_DOUBLE = dict(single="cls A sep", pair="cls A sep sep B sep")
-_ENDS = dict(single="bos A eos", pair="bos A eos eos B eos")
+_SEGMENTS: dict[str, Any] = dict(single="cls A sep", pair="cls A sep B:1 sep:1")
+_DOUBLE: dict[str, Any] = dict(single="cls A sep", pair="cls A sep sep B sep")
+_ENDS: dict[str, Any] = dict(single="bos A eos", pair="bos A eos eos B eos")
 
 _BERT = Family(_BRACKETS, **_SEGMENTS, file="vocab.txt")
 _T5 = Family(

@@ -420,7 +420,7 @@ class Tokenizer:
         Args:
             code: the code of the language in the vocabulary, such as "de_DE", which is added to every row.
         """
-        family = FAMILIES.get(self.family)
+        family = FAMILIES.get(self.family or "")
         if family is None or not family.has_language:
             raise ValueError(
                 f"Only tokenizers of mBART add the code of a language to rows. Received: {code!r} for a tokenizer of "
