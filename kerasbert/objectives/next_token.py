@@ -171,8 +171,8 @@ class NextToken(Objective):
     def _ends(self, stop_ids, first_token):
         """Returns (stop ids, forced first id, forced last id) for the arguments of `generate`, which are checked."""
         size = self.backbone.config.vocabulary_size
-        stop_ids = self.default_stop_ids() if stop_ids is None else stop_ids
-        wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
+        given = () if stop_ids is None else stop_ids
+        wrong = [i for i in np.atleast_1d(np.asarray(given, "int64")) if not 0 <= i < size]
         if wrong:
             raise ValueError(f"`stop_ids` must be between 0 and {size - 1}, or () for none. Received: {wrong[0]}.")
         first, last = self.forced_ids
@@ -184,7 +184,7 @@ class NextToken(Objective):
                     f"`first_token` must be a token of the vocabulary, or an id between 0 and {size - 1}. Received: "
                     f"{first_token!r}."
                 )
-        return stop_ids, first, last
+        return self.default_stop_ids() if stop_ids is None else stop_ids, first, last
 
     # === Checks and configuration ===
 

@@ -9,11 +9,13 @@ from kerasbert.data import (
     Noise,
     PermutationLMBatches,
     RareTokens,
+    RateSchedule,
     SentenceOrder,
     SkipGramBatches,
     Spans,
     TextInfilling,
     Tokenizer,
+    TokenSpans,
     TokensWithReplacement,
     WholeWords,
     WindowNGrams,
@@ -57,10 +59,14 @@ def about(recipe: Recipe, batches: Batches) -> str:
 
 
 def _chosen(noise: Noise) -> str:
+    if isinstance(noise, RateSchedule):
+        return f"{_chosen(noise.noise)} In the run, the rate changes to {noise.final:.0%}."
     rate = f"{noise.rate:.0%} of the tokens"
     if isinstance(noise, Spans):
         spans = f"in spans of 1 to {noise.longest} words" if noise.longest > 1 else "as whole words"
         return f"{rate} are predicted, {spans if noise.words else 'piece by piece'}."
+    if isinstance(noise, TokenSpans):
+        return f"{rate} are predicted, in spans of 1 to {noise.longest} tokens."
     if isinstance(noise, RareTokens):
         weight = f"in proportion to their count to the power -{noise.exponent}"
         of = " of a batch" if noise.whole_batch else ""
