@@ -1,5 +1,7 @@
 """Disentangled attention: scores from content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -85,11 +87,12 @@ def _scores_by_distance(x, vectors, rows):
         vectors: float (r, h * d), projected distance embeddings.
         rows: int32 (2 s - 1), the index of the vector of each distance.
     """
-    length, vectors = ops.shape(x)[1], ops.reshape(vectors, (-1, *x.shape[2:]))
+    sizes: Any = ops.shape(x)
+    length, vectors = sizes[1], ops.reshape(vectors, (-1, *x.shape[2:]))
     if keras.backend.backend() == "torch" and isinstance(length, int):
         # Torch gathers fast, so that each vector is multiplied once, even if many distances share it.
         places = np.arange(length)
-        columns = ops.take(rows, places - places[:, None] + length - 1, axis=0)
+        columns: Any = ops.take(rows, places - places[:, None] + length - 1, axis=0)
         return ops.take_along_axis(ops.einsum("bshd,rhd->bhsr", x, vectors), columns[None, None], axis=-1)
     vectors = ops.take(vectors, rows, axis=0)
     return relative_shift(ops.einsum("bshd,rhd->bhsr", x, vectors), length)

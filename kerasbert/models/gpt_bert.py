@@ -117,7 +117,7 @@ class GatedAttention(Composite):
         self.distance_dropout = Dropout(config.attention_dropout, name="distance_dropout", **common)
         self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
-    def call(self, x, distances=None, attention_mask=None, return_weights=False, training=None):
+    def call(self, x, distances: Any = None, attention_mask=None, return_weights=False, training=None):
         query, key, value = (split_heads(layer(x), self.num_heads) for layer in (self.query, self.key, self.value))
         distances = (self.distance_dropout(distances[0]), distances[1])
         bias = disentangled_bias(query, key, distances, self.key, self.query, self.scale)
@@ -227,7 +227,7 @@ class DepthAverage(Layer):
         self.alphas = self.add_weight(name="alphas", shape=(len(states_shape),), initializer=last_only)
 
     def call(self, states):
-        alphas = ops.convert_to_tensor(self.alphas)
+        alphas: Any = ops.convert_to_tensor(self.alphas)
         return functools.reduce(ops.add, (alphas[i] * state for i, state in enumerate(states)))
 
 
@@ -287,7 +287,8 @@ class GPTBert(Backbone):
 
     def call(self, inputs, hidden_states=False, attention_weights=False):
         x = self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
-        used, rows = distances_in_use(self.config.distance_rows(), ops.shape(x)[1])
+        sizes: Any = ops.shape(x)
+        used, rows = distances_in_use(self.config.distance_rows(), sizes[1])
         distances, mask = (self.distance_norm(self.distance_embedding(used)), rows), self._mask(inputs)
 
         states, outputs, all_extras = (x,), [x], []  # states before averaging, outputs after it
@@ -306,8 +307,8 @@ class GPTBert(Backbone):
         causal_rows = inputs.get("causal_rows")
         if causal_rows is None:
             return AttentionMask.from_inputs(inputs, causal=self.config.causal)
-        visible = ops.logical_not(ops.cast(causal_rows, "bool"))[:, None]
-        visible = ops.broadcast_to(visible, ops.shape(inputs["token_ids"]))
+        visible: Any = ops.logical_not(ops.cast(causal_rows, "bool"))
+        visible = ops.broadcast_to(visible[:, None], ops.shape(inputs["token_ids"]))
         return AttentionMask.from_inputs(inputs, causal=True, prefix_mask=visible)
 
     def predict_from(self, inputs):
@@ -319,8 +320,10 @@ class GPTBert(Backbone):
         outputs = self(inputs)
         positions = inputs.get("masked_positions")
         if positions is None:
-            ids = ops.convert_to_tensor(inputs["token_ids"])
-            positions = ops.zeros_like(ids) + ops.arange(ops.shape(ids)[1], dtype=ids.dtype)
+            ids: Any = ops.convert_to_tensor(inputs["token_ids"])
+            sizes: Any = ops.shape(ids)
+            zeros: Any = ops.zeros_like(ids)
+            positions = zeros + ops.arange(sizes[1], dtype=ids.dtype)
         return outputs, gather_positions(outputs["sequence_output"], previous_positions(positions, inputs))
 
 
@@ -332,7 +335,7 @@ def previous_positions(positions, inputs):
         inputs: the batch.
     """
     positions = ops.maximum(ops.cast(positions, "int32"), 0)
-    before = ops.maximum(positions - 1, 0)
+    before = ops.maximum(ops.subtract(positions, 1), 0)
     sequences, real = inputs.get("sequence_ids"), real_tokens(inputs)
     if sequences is None:
         sequences = real

@@ -68,13 +68,15 @@ class HybridLM(MaskedLM):
         self.causal_accuracy = WeightedMean(name="causal_accuracy")
         self.causal_perplexity = Perplexity(name="causal_perplexity")
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
         weights = slot_weights(x, y, sample_weight)
         losses, hits = cross_entropy(y_pred, y), predicted_correctly(y_pred, y)
         trained = losses
         if training and self.z_loss:
-            trained = losses + self.z_loss * ops.square(ops.logsumexp(ops.cast(y_pred, "float32"), axis=-1))
-        causal = ops.cast(x["causal_rows"], "float32")[:, None]
+            log_z: Any = ops.logsumexp(ops.cast(y_pred, "float32"), axis=-1)
+            trained = losses + self.z_loss * log_z * log_z
+        causal: Any = ops.cast(x["causal_rows"], "float32")
+        causal = causal[:, None]
         total = 0.0
         for kind, share, rows, perplexity, accuracy in (
             ("masked", 1 - self.causal_share, 1 - causal, self.perplexity, self.accuracy),

@@ -115,22 +115,22 @@ def fit_dense(
     if strategy == "classifier-chain":
         raise ValueError('A dense head must have a strategy other than "classifier-chain". Use head="logistic".')
     outputs = int(np.max(targets)) + 1 if strategy is None else np.shape(targets)[1]
-    kernel = keras.initializers.GlorotUniform(seed=seed)
-    layer = keras.layers.Dense(
-        outputs, kernel_initializer=kernel, bias_initializer=keras.initializers.Constant(0.01), dtype="float32"
-    )
+    kernel: Any = keras.initializers.GlorotUniform(seed=seed)
+    bias: Any = keras.initializers.Constant(0.01)
+    layer = keras.layers.Dense(outputs, kernel_initializer=kernel, bias_initializer=bias, dtype="float32")
     model = keras.Sequential([layer])
     steps = 5 * math.ceil(len(vectors) / batch_size)
-    rate = keras.optimizers.schedules.ExponentialDecay(learning_rate, steps, 0.5, staircase=True)
+    rate: Any = keras.optimizers.schedules.ExponentialDecay(learning_rate, steps, 0.5, staircase=True)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     if strategy is not None:
         loss = keras.losses.BinaryCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(rate, weight_decay=0.01, epsilon=1e-8), loss)
+    options: dict[str, Any] = dict(batch_size=batch_size, shuffle=False, verbose=0)
     random = np.random.default_rng(seed)
     for _ in range(epochs):
         order = random.permutation(len(vectors))
-        model.fit(vectors[order], targets[order], batch_size=batch_size, shuffle=False, verbose=0)
-    kernel, bias = (keras.ops.convert_to_numpy(variable).astype(float) for variable in (layer.kernel, layer.bias))
+        model.fit(vectors[order], targets[order], **options)
+    kernel, bias = (np.asarray(keras.ops.convert_to_numpy(part), float) for part in (layer.kernel, layer.bias))
     if strategy is None and outputs == 2:
         return LinearHead(kernel[:, 1:].T - kernel[:, :1].T, bias[1:] - bias[:1])
     return LinearHead(kernel.T, bias, strategy)

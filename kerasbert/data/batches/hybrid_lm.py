@@ -101,7 +101,8 @@ class HybridLMBatches(MaskedLMBatches):
         """Selects `causal_targets` of the candidates in each row, or all if there are fewer. Both are bool (b, s)."""
         rows, length = candidates.shape
         draws = row_draws(self.seed, update, SLOTS, first, rows, length // 2 + 2)
-        places = choose_tokens(candidates, np.full(rows, self.causal_targets), self.causal_targets, draws)
+        count = self.causal_targets or 0
+        places = choose_tokens(candidates, np.full(rows, count), count, draws)
         chosen = np.zeros((rows, length + 1), dtype=bool)
         np.put_along_axis(chosen, places, True, axis=1)  # unused slots, -1, are in the last column
         return chosen[:, :-1]

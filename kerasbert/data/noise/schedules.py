@@ -31,10 +31,10 @@ class RateSchedule(Noise):
             )
 
     def at(self, progress: float) -> Noise:
-        if self.noise.rate == self.final:
-            return self.noise
-        rate = self.noise.rate + (self.final - self.noise.rate) * progress
-        return dataclasses.replace(self.noise, rate=rate)
+        noise: Any = self.noise  # of a class with a `rate`
+        if noise.rate == self.final:
+            return noise
+        return dataclasses.replace(noise, rate=noise.rate + (self.final - noise.rate) * progress)
 
     @property
     def shares(self) -> tuple[float, float]:
