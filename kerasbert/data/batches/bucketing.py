@@ -66,20 +66,20 @@ def batches_by_length(
 
 
 def row_lengths(x: dict) -> np.ndarray:
-    """Number of tokens in every row, int32 (n,). For multiple choice, the length of the longest choice."""
+    """Number of tokens in every row, int32 (n,). For several texts per row, the length of the longest."""
+    lengths = _text_lengths(x)
+    return lengths if lengths.ndim == 1 else lengths.max(axis=-1)
+
+
+def _text_lengths(x: dict) -> np.ndarray:
+    """Number of tokens in every text, int32 (n,), or (n, c) for examples of c texts."""
     if "lengths" in x:
         lengths = np.asarray(x["lengths"])
     elif "padding_mask" in x:
         lengths = np.asarray(x["padding_mask"]).sum(axis=-1)
     else:
         lengths = np.full(x["token_ids"].shape[:-1], x["token_ids"].shape[-1])
-    return (lengths if lengths.ndim == 1 else lengths.max(axis=-1)).astype(np.int32)
-
-
-def _text_lengths(x: dict) -> np.ndarray:
-    """Number of tokens in every text, int32 (n, c), for examples of c texts."""
-    lengths = x["lengths"] if "lengths" in x else np.sum(x["padding_mask"], axis=-1)
-    return np.asarray(lengths, np.int32)
+    return lengths.astype(np.int32)
 
 
 def token_count(x: dict) -> int:
