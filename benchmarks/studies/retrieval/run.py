@@ -11,6 +11,7 @@ A cell is a method with a seed, in a program of its own: a row of `rows.jsonl`, 
     tuned                    MiniLM trained by `MultipleNegatives`, with mined negatives
     reranker                 a cross-encoder from MiniLM, over the first 100 documents of BM25
     splade, colbert          the other embedders; `training.py` says how they start
+    static                   the mean of vectors of tokens, distilled from MiniLM; ten passes, which take seconds
     tuned (ST), reranker (ST)  the same training by sentence-transformers
 
 All are trained on the 809 claims of SciFact's training split and the same mined negatives, for `--minutes` on two
