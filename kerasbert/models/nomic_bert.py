@@ -241,11 +241,6 @@ def _num_heads(stored):
 
 
 def _feed_forward_dim(stored):
-    if (stored.get("moe_every_n_layers") or 0) > 0:
-        raise ValueError(
-            "kerasbert does not have mixtures of experts. Received in config.json: "
-            f"moe_every_n_layers={stored['moe_every_n_layers']}."
-        )
     if stored["intermediate_size"] is not None:
         return stored["intermediate_size"]
     width = stored.get("n_inner") or 8 * stored["hidden_size"] / 3
@@ -388,7 +383,7 @@ register_family(
         pooled_heads=frozenset({"classifier"}),
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
-            only=HUGGINGFACE_ONLY,
+            only={"moe_every_n_layers": 0, **HUGGINGFACE_ONLY},  # no mixtures of experts
             aliases=HUGGINGFACE_ALIASES,
             defaults=HUGGINGFACE_DEFAULTS,
             written=HUGGINGFACE_WRITTEN,

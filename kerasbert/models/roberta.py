@@ -259,7 +259,10 @@ register_family(
         pooled_heads=frozenset({"choice"}),
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
-            only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+            only={
+                **{"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+                "use_flash_attn": False,  # of jina-reranker-v2, whose tensors have other names
+            },
             defaults=HUGGINGFACE_DEFAULTS,
             classes=HUGGINGFACE_CLASSES,
             prefix="roberta",  # for all three model types

@@ -36,14 +36,14 @@ def authors_config(**changes):
     return {**sizes, **ranges, **noise, **others, **changes}
 
 
-def authors_tensors(heads=("decoder",)):
-    shapes = {"model.encoder.weight": (V, M), "model.layer_norm.weight": (M,)}
+def authors_tensors(heads=("decoder",), vocabulary=V):
+    shapes = {"model.encoder.weight": (vocabulary, M), "model.layer_norm.weight": (M,)}
     for i in range(2):
         block = f"model.transformer_encoder.{i}"
         shapes |= {f"{block}.qkv.weight": (3 * M, M), f"{block}.wo.weight": (M, M)}
         shapes |= {f"{block}.ffn.w12.weight": (2 * F, M), f"{block}.ffn.w3.weight": (M, F)}
         shapes |= {f"{block}.attention_norm.weight": (M,), f"{block}.ffn_norm.weight": (M,)}
-    outputs = {"decoder": V, "dense": M, "classifier": 5}
+    outputs = {"decoder": vocabulary, "dense": M, "classifier": 5}
     for head in heads:
         shapes |= {f"{head}.weight": (outputs[head], M), f"{head}.bias": (outputs[head],)}
     rng = np.random.default_rng(3)

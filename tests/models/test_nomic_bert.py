@@ -154,7 +154,7 @@ def test_files_of_nomic_ai(tmp_path):
         (dict(qkv_proj_bias=True), "only with qkv_proj_bias=False"),
         (dict(activation_function="gelu"), "activation_function='swiglu'. .*'gelu'"),
         (dict(rope_parameters={"rope_type": "yarn", "factor": 4.0}), "rope_type='default' and 'dynamic'. .*'yarn'"),
-        (dict(moe_every_n_layers=2, num_experts=8), "mixtures of experts. .*moe_every_n_layers=2"),
+        (dict(moe_every_n_layers=2, num_experts=8), "only with moe_every_n_layers=0. .*moe_every_n_layers=2"),
         (dict(head_dim=16), "`head_dim` must be .* Received: 16"),
         (dict(tie_word_embeddings=False), "only with tie_word_embeddings=True"),
     ],
