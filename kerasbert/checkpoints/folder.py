@@ -34,6 +34,7 @@ from .tensor_files import EXTRA_WEIGHTS, WEIGHTS, TensorFiles, save_ids
 from .with_heads import WithHeads
 
 RECORD = "kerasbert.json"
+GENERATION = "generation_config.json"
 PARTS = ("generator", "discriminator")  # models in subfolders
 # Files that a model may have, and that loading it here, in `evaluate` or in transformers reads. A save removes those
 # that it does not write, because they describe the model that was in the folder before.
@@ -192,7 +193,7 @@ class ModelFolder(os.PathLike):
     @functools.cached_property
     def generation(self):
         """The content of `generation_config.json`, or None if there is none."""
-        path = self.path / "generation_config.json"
+        path = self.path / GENERATION
         return read_json(path) if path.is_file() else None
 
     @functools.cached_property
@@ -250,7 +251,16 @@ class ModelFolder(os.PathLike):
         check_arguments(family, saved, self.path / RECORD)
         return {name: value for name, value in saved.items() if name in parameters_of(family) - {"config"}}
 
-    def own_arguments(self, cls: Any) -> dict[str, Any]:
+    def arguments_of(self, cls: Any) -> dict[str, Any]:
+        """Returns the constructor arguments of a model of class `cls` that the files state, without `config.json`."""
+        found = self._saved_arguments(cls)
+        return (
+            found
+            if self.generation is None
+            else found | cls.arguments_from_generation(self.generation, self.path / GENERATION)
+        )
+
+    def _saved_arguments(self, cls: Any) -> dict[str, Any]:
         """Returns the saved constructor arguments of a model of class `cls`, and {} if the model is of another class.
 
         Labels that differ in `config.json` were edited there, where other programs read them.

@@ -147,7 +147,7 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
             folder = folder if inside == folder.path else ModelFolder(inside)
         stored, export = folder.config, folder.saved.get("export")
         family = folder.backbone_class()
-        arguments, options = folder.own_arguments(cls), folder.backbone_arguments(family)
+        arguments, options = folder.arguments_of(cls), folder.backbone_arguments(family)
         tokenizer = settings["tokenizer"] if "tokenizer" in settings else folder.tokenizer()
         weights = _open_weights(folder, family, load_weights and not export, rest)
         has_apart = cls.KEPT_APART and weights is not None and not weights.holds_all

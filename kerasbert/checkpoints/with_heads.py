@@ -44,6 +44,16 @@ class WithHeads(Shared):
         return settings
 
     @classmethod
+    def arguments_from_generation(cls, stored, path):
+        """Returns a dict of the constructor arguments in a generation_config.json.
+
+        Args:
+            stored: the content of the file.
+            path: its path, for messages.
+        """
+        return {}
+
+    @classmethod
     def head_to_renew(cls, stored, settings):
         """Returns the kind of head whose stored weights must be discarded, or None if all heads can be loaded.
 

@@ -17,8 +17,9 @@ def greedy(engine, options, length):
     """
     if options.num_beams > 1 or options.sample or options.num_sequences > 1:
         raise ValueError(
-            "An export decodes greedily. Received: options for beam search or sampling. Omit them, or load the folder "
-            "of the model that was exported."
+            f"An export decodes greedily. Received: num_beams={options.num_beams}, sample={options.sample}, "
+            f"num_sequences={options.num_sequences}. Pass num_beams=1 and sample=False if the settings of the model "
+            "have other values, or load the folder of the model that was exported."
         )
     if "decoder" not in engine.programs:
         raise ValueError(
@@ -39,7 +40,10 @@ def greedy(engine, options, length):
             found = engine.run("decoder", {**inputs, **cache})
             cache |= {name.removeprefix("next."): array for name, array in found.items() if name.startswith("next.")}
             logits = found["logits"]
-            allowed = logits.copy()
+            history = [
+                np.append(row[known], new) for row, known, new in zip(token_ids, real, tokens[:, 0, :step], strict=True)
+            ]
+            allowed = without_repetition(logits, history, options.no_repeat_ngram_size, numbers)
             if step < limits[0]:
                 allowed[:, list(options.stop_ids)] = -np.inf
             for name, place in (("first_id", 0), ("last_id", limits[1] - 1)):
@@ -61,3 +65,24 @@ def greedy(engine, options, length):
         return tokens, counts, scores
 
     return decode
+
+
+def without_repetition(logits, history, size, numbers):
+    """Returns a copy of logits (r, v), changed as by `generation.repetition.without_repetition`.
+
+    Args:
+        logits: float32 (r, v).
+        history: for each row the int32 array of its tokens so far.
+        size: `no_repeat_ngram_size`.
+        numbers: {name: value}, maybe with a `repetition_penalty`.
+    """
+    changed = logits.copy()
+    for row, tokens in zip(changed, history, strict=True):
+        if "repetition_penalty" in numbers:
+            seen = np.unique(tokens)
+            row[seen] *= np.where(row[seen] < 0, numbers["repetition_penalty"], 1 / numbers["repetition_penalty"])
+        if 0 < size <= len(tokens):
+            grams = np.lib.stride_tricks.sliding_window_view(tokens, size)
+            latest = tokens[len(tokens) - size + 1 :]
+            row[grams[(grams[:, :-1] == latest).all(axis=1), -1]] = -np.inf
+    return changed

@@ -43,6 +43,7 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
     """
     rows, width = token_ids.shape
     chosen = {"numbers": numbers, "limits": limits, "draws": draws}
+    chosen |= {"prompts": (token_ids, real)} if options.needs_history else {}
     search = _search(options, rows, length, **chosen)
     counted = ops.cumsum(ops.cast(real, "int32"), axis=-1)
     inputs = {"token_ids": token_ids, "padding_mask": real, "position_ids": ops.maximum(counted - 1, 0)}
@@ -72,10 +73,10 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
     return search.result(state)
 
 
-def _search(options, rows, length, numbers, limits, draws):
+def _search(options, rows, length, numbers, limits, draws, prompts=None):
     options = dataclasses.replace(options, **numbers)
     kind = BeamSearch if options.num_beams > 1 else Sampling
-    return kind(options, rows, length, (limits[0], limits[1]), draws)
+    return kind(options, rows, length, (limits[0], limits[1]), draws, prompts)
 
 
 def generate(
@@ -102,7 +103,8 @@ def generate(
             f"`batch_size` must be at least 1, and `seed` at least 0. Received: batch_size={batch_size}, seed={seed}."
         )
     stop_ids = tuple(int(i) for i in np.atleast_1d(np.asarray(options.stop_ids, "int64")))
-    options = dataclasses.replace(options, stop_ids=stop_ids, top_p=None if options.top_p == 1 else options.top_p)
+    without_effect = {name: None for name in ("top_p", "repetition_penalty") if getattr(options, name) == 1}
+    options = dataclasses.replace(options, stop_ids=stop_ids, **without_effect)
     lengths = np.array([len(prompt) for prompt in prompts])
     max_new_tokens = _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit)
     length = _rounded(max_new_tokens)

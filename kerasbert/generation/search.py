@@ -6,6 +6,7 @@ import numpy as np
 from keras import ops
 
 from .cache import pick_rows
+from .repetition import History, without_repetition
 
 DEAD = -1.0e9  # added to the score of a beam that must not be chosen, as in transformers
 
@@ -21,10 +22,17 @@ class Options:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int = 0
     num_sequences: int = 1
     stop_ids: tuple = ()
     first_id: int | None = None  # the first token of every sequence
     last_id: int | None = None  # the last token of sequences that reach the maximum length
+
+    @property
+    def needs_history(self):
+        """Whether the next token depends on the tokens so far other than through the logits."""
+        return self.repetition_penalty is not None or self.no_repeat_ngram_size > 0
 
     def check(self):
         sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
@@ -39,6 +47,11 @@ class Options:
             (not temperature > 0, "`temperature` must be above 0. For the most likely tokens, use sample=False."),
             (self.top_k is not None and self.top_k < 1, "`top_k` must be at least 1, or None."),
             (self.top_p is not None and not 0 < self.top_p <= 1, "`top_p` must be above 0 and at most 1, or None."),
+            (
+                self.repetition_penalty is not None and not self.repetition_penalty > 0,
+                "`repetition_penalty` must be above 0. 1 has no effect.",
+            ),
+            (self.no_repeat_ngram_size < 0, "`no_repeat_ngram_size` must be at least 0, which has no effect."),
             (self.early_stopping not in (True, False, "never"), '`early_stopping` must be True, False or "never".'),
             (
                 not 1 <= self.num_sequences <= branches,
@@ -50,7 +63,7 @@ class Options:
 
 
 SMALLEST = float(np.finfo("float32").tiny)
-NUMBERS = ("length_penalty", "temperature", "top_p", "first_id", "last_id")
+NUMBERS = ("length_penalty", "temperature", "top_p", "repetition_penalty", "first_id", "last_id")
 
 
 # === Choosing tokens ===
@@ -69,10 +82,12 @@ class Sampling:
         length: capacity n for new tokens.
         limits: minimum and maximum number of new tokens.
         draws: float32 (r, n), uniform random numbers.
+        prompts: (token ids int32 (b, p), bool (b, p)), if the options need the `History`.
     """
 
-    def __init__(self, options, rows, length, limits, draws):
+    def __init__(self, options, rows, length, limits, draws, prompts=None):
         self.options, self.rows, self.length, self.draws = options, rows * options.num_sequences, length, draws
+        self.prompts = prompts
         self.least, self.most = limits
         self.branches = options.num_sequences
 
@@ -88,8 +103,11 @@ class Sampling:
 
     def advance(self, state, logits):
         step, finished = state["step"], state["finished"]
-        logits = ops.cast(logits, "float32")
-        allowed = without_stops(logits, self.options.stop_ids, step < self.least)
+        logits = allowed = ops.cast(logits, "float32")
+        if self.prompts is not None:
+            history = History.of(self.prompts, state["tokens"], step)
+            allowed = without_repetition(allowed, history, self.options)
+        allowed = without_stops(allowed, self.options.stop_ids, step < self.least)
         logits, allowed = (with_forced(scores, self.options, step, self.most) for scores in (logits, allowed))
         token = ops.cast(ops.argmax(allowed, axis=-1), "int32")
         if self.options.sample:
@@ -137,10 +155,11 @@ class BeamSearch:
         length: capacity n for new tokens.
         limits: minimum and maximum number of new tokens.
         draws: not used.
+        prompts: as for `Sampling`.
     """
 
-    def __init__(self, options, rows, length, limits, draws):
-        self.options, self.rows, self.length = options, rows, length
+    def __init__(self, options, rows, length, limits, draws, prompts=None):
+        self.options, self.rows, self.length, self.prompts = options, rows, length, prompts
         self.least, self.most = limits
         self.branches = options.num_beams
 
@@ -166,6 +185,10 @@ class BeamSearch:
         step, count = state["step"], state["step"] + 1
         early = options.early_stopping is True
         log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+        if self.prompts is not None:
+            tokens = ops.reshape(state["tokens"], (-1, self.length))
+            history = History.of(self.prompts, tokens, step)
+            log_probabilities = without_repetition(log_probabilities, history, options)
         log_probabilities = without_stops(log_probabilities, options.stop_ids, step < self.least)
         log_probabilities = with_forced(log_probabilities, options, step, self.most)
         scores = ops.reshape(log_probabilities, (self.rows, beams, vocabulary)) + state["scores"][:, :, None]

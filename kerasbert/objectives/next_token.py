@@ -6,9 +6,20 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from ..checkpoints.arguments import Saved
+from ..checkpoints.tensor_files import write_json
+from ..data.text.json_files import read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
+from ..generation.settings import (
+    ARGUMENTS,
+    GENERATION_IDS,
+    check_settings,
+    read_settings,
+    with_settings,
+    written_settings,
+)
 from ..models.backbone import Backbone
 from ..training.convert import read_texts
 from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
@@ -19,15 +30,35 @@ class NextToken(Objective):
 
     A subclass implements `call(inputs)`, which returns logits (b, s, v), `default_weights(x, y)`, `decoder_prompts`,
     and the methods `start_cache` and `next_logits`, which `generation.decoding` calls.
+
+    Args:
+        backbone: a backbone with the head of the objective.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
+        generation: {argument: value}, the settings that `generate` has unless the call gives others. A folder has them
+            in `generation_config.json`, under the names of transformers. Besides arguments of `generate`, there are
+            `max_length` and `min_length`, limits for the prompt and the new tokens together; an encoder-decoder counts
+            its start token as the prompt.
     """
+
+    SAVED_AS = {"generation": Saved(dict, -1_000_000)}
 
     hub_task = "text-generation"
     example_call = 'model.generate("The cat", max_new_tokens=20)'
     continues = True  # whether the generated text includes the prompt
     pads_as_tokenizer = False  # prompts have positions of their own
 
-    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        backbone: Backbone,
+        tokenizer: Tokenizer | None = None,
+        generation: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
+        self.generation = dict(generation or {})
+        check_settings(self.generation)
+        if np.atleast_1d(self.generation.get("stop_ids", [])).tolist() == self.default_stop_ids():
+            self.generation.pop("stop_ids", None)
         self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
 
@@ -89,15 +120,17 @@ class NextToken(Objective):
         self,
         prompts: str | Sequence[str] | np.ndarray | Sequence[Sequence[int]],
         max_new_tokens: int | None = None,
-        min_new_tokens: int = 0,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
-        sample: bool = False,
-        temperature: float = 1.0,
+        min_new_tokens: int | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | str | None = None,
+        sample: bool | None = None,
+        temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
-        num_sequences: int = 1,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram_size: int | None = None,
+        num_sequences: int | None = None,
         stop_ids: int | Sequence[int] | None = None,
         first_token: int | str | None = None,
         seed: int = 0,
@@ -106,22 +139,28 @@ class NextToken(Objective):
     ) -> Any:
         """Generates text from prompts. Decoding is greedy unless beam search or sampling is requested.
 
+        Arguments that are None have the value in `generation`, the settings of the model, or else the default here.
+
         Args:
             prompts: a str or a list of str, or a sequence of token ids or a list of such sequences, which may have
                 different lengths.
             max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table does not have that
                 many.
-            min_new_tokens: minimum number of new tokens. Stop tokens are not generated before.
-            num_beams: number of beams for beam search. 1: no beam search.
-            length_penalty: beam search maximises log probability / length ** length_penalty.
+            min_new_tokens: minimum number of new tokens. Stop tokens are not generated before. Default: 0.
+            num_beams: number of beams for beam search. Default: 1, no beam search.
+            length_penalty: beam search maximises log probability / length ** length_penalty. Default: 1.
             early_stopping: determines when beam search ends. True: as soon as `num_beams` sequences are finished.
                 False: when no unfinished sequence has a better score at its current length than the finished ones.
-                "never": when no unfinished sequence can reach a better score than the finished ones.
-            sample: whether to sample tokens instead of choosing the most likely one.
-            temperature: divisor of the logits before sampling.
-            top_k: sample only from the k most likely tokens.
-            top_p: sample only from the smallest set of tokens whose total probability is at least this value.
-            num_sequences: number of results per prompt: samples, or the best beams.
+                "never": when no unfinished sequence can reach a better score than the finished ones. Default: False.
+            sample: whether to sample tokens instead of choosing the most likely one. Default: False.
+            temperature: divisor of the logits before sampling. Default: 1.
+            top_k: sample only from the k most likely tokens. Default: from all.
+            top_p: sample only from the smallest set of tokens whose total probability is at least this value. Default:
+                from all.
+            repetition_penalty: divisor of the positive logits of tokens that have occurred, and factor of the negative
+                ones; for beam search, factor of the log probabilities. Default: 1, no penalty.
+            no_repeat_ngram_size: n, if no n-gram may occur twice. Default: 0, no limit.
+            num_sequences: number of results per prompt: samples, or the best beams. Default: 1.
             stop_ids: token ids that end a sequence, () for none. Default: the `eos_id` of the config or the tokenizer.
             first_token: id or name of the first token of every result, such as mBART-50's "de_DE" for German. Default:
                 the `forced_bos_id` of the config, if it has one.
@@ -135,15 +174,22 @@ class NextToken(Objective):
             return the prompt and the new tokens, `Seq2SeqLM` only the new tokens. With `scores`, a result is a dict of
             "text" or "token_ids", and "score". With `num_sequences` above 1, it is a list, best first.
         """
+        given = {name: value for name, value in locals().items() if name in ARGUMENTS}
+        return self._generated(prompts, given, first_token, seed, batch_size, scores)
+
+    def _generated(self, prompts, given, first_token, seed, batch_size, scores):
+        """Computes what `generate` returns. `given` has its other arguments, {name: value}."""
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
-        search = num_beams, length_penalty, early_stopping
-        options = Options(*search, sample, temperature, top_k, top_p, num_sequences, *self._ends(stop_ids, first_token))
-        limit = self.backbone.position_limit
-        found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
+        settings = with_settings(given, self.generation, max(map(len, starts), default=0))
+        most, least = settings.pop("max_new_tokens"), settings.pop("min_new_tokens")
+        settings["stop_ids"] = self._stop_ids(given["stop_ids"], settings["stop_ids"])
+        settings["first_id"], settings["last_id"] = self._first_id(first_token), self.forced_ids[1]
+        options, limit = Options(**settings), self.backbone.position_limit
+        found = generate(self, starts, options, most, least, seed, batch_size, context, limit)
         pairs = zip(ids, found, strict=True)
         answers = [[self._answer(prompt, *one, is_text, scores) for one in many] for prompt, many in pairs]
-        answers = answers if num_sequences > 1 else [many[0] for many in answers]
+        answers = answers if options.num_sequences > 1 else [many[0] for many in answers]
         return answers[0] if is_one else answers
 
     def _answer(self, prompt, new, score, is_text, scores):
@@ -168,23 +214,26 @@ class NextToken(Objective):
                 )
         return [row.astype("int32") for row in rows], False, one
 
-    def _ends(self, stop_ids, first_token):
-        """Returns (stop ids, forced first id, forced last id) for the arguments of `generate`, which are checked."""
+    def _stop_ids(self, given, settings):
+        """Returns the stop ids for those that `generate` is given, which are checked, and those of the settings."""
         size = self.backbone.config.vocabulary_size
-        given = () if stop_ids is None else stop_ids
-        wrong = [i for i in np.atleast_1d(np.asarray(given, "int64")) if not 0 <= i < size]
+        wrong = [i for i in np.atleast_1d(np.asarray(() if given is None else given, "int64")) if not 0 <= i < size]
         if wrong:
             raise ValueError(f"`stop_ids` must be between 0 and {size - 1}, or () for none. Received: {wrong[0]}.")
-        first, last = self.forced_ids
-        if first_token is not None:
-            is_name = isinstance(first_token, str)
-            first = self.require_tokenizer().backend.token_to_id(first_token) if is_name else first_token
-            if not isinstance(first, (int, np.integer)) or not 0 <= first < size:
-                raise ValueError(
-                    f"`first_token` must be a token of the vocabulary, or an id between 0 and {size - 1}. Received: "
-                    f"{first_token!r}."
-                )
-        return self.default_stop_ids() if stop_ids is None else stop_ids, first, last
+        return self.default_stop_ids() if settings is None else settings
+
+    def _first_id(self, first_token):
+        """Returns the id of the forced first token, or None."""
+        if first_token is None:
+            return self.forced_ids[0]
+        size, is_name = self.backbone.config.vocabulary_size, isinstance(first_token, str)
+        first = self.require_tokenizer().backend.token_to_id(first_token) if is_name else first_token
+        if not isinstance(first, (int, np.integer)) or not 0 <= first < size:
+            raise ValueError(
+                f"`first_token` must be a token of the vocabulary, or an id between 0 and {size - 1}. Received: "
+                f"{first_token!r}."
+            )
+        return first
 
     # === Checks and configuration ===
 
@@ -197,3 +246,19 @@ class NextToken(Objective):
         if y is not None and y.size and not (y.min() >= 0 and y.max() < size):
             wrong = y.max() if y.max() >= size else y.min()
             raise ValueError(f"Labels must be between 0 and {size - 1} (vocabulary_size). Received: {wrong}.")
+
+    def arguments(self):
+        return {**super().arguments(), **({"generation": self.generation} if self.generation else {})}
+
+    @classmethod
+    def arguments_from_generation(cls, stored, path):
+        settings = read_settings(stored, path)
+        return {"generation": settings} if settings else {}
+
+    def write_extras(self, folder):
+        """Writes `generation_config.json`, if there are settings, with the ids that transformers then reads there."""
+        super().write_extras(folder)
+        if self.generation:
+            stored = read_json(folder / "config.json")
+            ids = {name: stored[name] for name in GENERATION_IDS if stored.get(name) is not None}
+            write_json(folder / "generation_config.json", ids | written_settings(self.generation))

@@ -78,8 +78,10 @@ class FineTuning:
 
     @property
     def writing(self) -> dict:
-        """The options of `generate`, for a model that generates text."""
-        return asdict(self.generation) if self.data.kind == "sequences" else {}
+        """The options of `generate`, for a model that generates text. Those of the pretrained model do not apply."""
+        if self.data.kind != "sequences":
+            return {}
+        return {"max_new_tokens": self.generation.max_new_tokens or 64, "num_beams": self.generation.num_beams or 1}
 
     @property
     def recipe(self) -> dict:
@@ -134,6 +136,8 @@ class FineTuning:
         start, data = self.start, self.data
         options = dict(load_weights=not start.from_scratch, dtype=start.dtype, objective=data.objective)
         model = new_model(data.kind, self.model, data.labels, start.max_length, **options)
+        if self.writing:
+            model.generation = self.writing
         if start.less_memory:
             model.backbone.rematerialize()
         self.lora.start(model)

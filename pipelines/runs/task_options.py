@@ -25,12 +25,14 @@ class Generation(Options):
     """How answers are generated.
 
     Args:
-        max_new_tokens: maximum length of generated answers, in tokens.
-        num_beams: number of beams for generating answers.
+        max_new_tokens: maximum length of generated answers, in tokens. Default: that in the model's
+            generation_config.json, or 64; for finetune 64.
+        num_beams: number of beams for generating answers. Default: that in the model's generation_config.json, or 1;
+            for finetune 1.
     """
 
-    max_new_tokens: int = 64
-    num_beams: int = 1
+    max_new_tokens: int | None = None
+    num_beams: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
+from kerasbert.generation.settings import read_settings
 from kerasbert.models import Bart, BartConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import TextClassifier, ZeroShotClassifier
@@ -170,3 +171,67 @@ def test_targets_begin_with_the_first_token():
     np.testing.assert_allclose(score["token_scores"], expected, atol=1e-5)
     batches = Seq2SeqBatches([[5, 2]], [[0, 7]], batch_size=1, layout=Seq2SeqLayout(end_id=2, first_id=0))
     assert batches[0][1].tolist() == [[0, 7, 2]]
+
+
+# === Settings of the folder ===
+
+SETTINGS = dict(
+    num_beams=3, max_length=14, min_length=5, no_repeat_ngram_size=2, length_penalty=2.0, early_stopping=True,
+    repetition_penalty=1.3,
+)  # fmt: skip
+
+
+def their_texts(model, source, **options):
+    import torch
+
+    with torch.no_grad():
+        return model.generate(input_ids=torch.from_numpy(source[None].astype("int64")), **options)[0].tolist()[1:]
+
+
+@pytest.fixture(scope="module")
+def with_settings(pair, tmp_path_factory):
+    """(ours, read from a folder of theirs; theirs; theirs, read from a folder of ours), with `SETTINGS`."""
+    import transformers
+
+    folder = tmp_path_factory.mktemp("settings")
+    theirs = transformers.BartForConditionalGeneration(pair[1].config)
+    theirs.load_state_dict(pair[1].state_dict())
+    theirs.eval().generation_config.update(**SETTINGS, forced_bos_token_id=FIRST)
+    theirs.save_pretrained(folder / "theirs")
+    ours = Seq2SeqLM.from_preset(folder / "theirs")
+    ours.save_to_preset(folder / "ours")
+    assert Seq2SeqLM.from_preset(folder / "ours").generation == ours.generation == SETTINGS
+    return ours, theirs, transformers.BartForConditionalGeneration.from_pretrained(folder / "ours")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, dict(num_beams=1), dict(max_new_tokens=4), dict(repetition_penalty=1.0, no_repeat_ngram_size=3)],
+    ids=["as stored", "one beam", "shorter", "other values"],
+)
+@pytest.mark.one_backend
+def test_settings_of_a_folder_apply_unless_the_call_has_others(changes, pair, with_settings):
+    ours, *others = with_settings
+    sources = random_sources(6)
+    plain = pair[0].generate(sources, max_new_tokens=13)
+    for source, other, found in zip(sources, plain, ours.generate(sources, **changes), strict=True):
+        for theirs in others:
+            assert found.tolist() == their_texts(theirs, source, **changes)[: len(found)]
+        assert found.tolist() != other.tolist()
+
+
+@pytest.mark.one_backend
+def test_settings_are_checked(with_settings, tmp_path):
+    ours = with_settings[0]
+    assert Seq2SeqLM.from_config(ours.get_config()).generation == SETTINGS
+    with pytest.raises(ValueError, match="`generation` may set max_new_tokens, .*. Received: beams"):
+        Seq2SeqLM(ours.backbone, generation={"beams": 3})
+    with pytest.raises(ValueError, match="Beam search does not sample: use num_beams=1"):
+        ours.generate(np.array([5, 2]), sample=True)
+    with pytest.raises(ValueError, match="`repetition_penalty` must be above 0"):
+        ours.generate(np.array([5, 2]), repetition_penalty=0.0)
+    stored = {"num_beams": "3"}
+    with pytest.raises(ValueError, match="`num_beams` in some.json must be int. Received: '3'"):
+        read_settings(stored, "some.json")
+    with pytest.warns(UserWarning, match="`generate` does not have.*typical_p"):
+        assert read_settings({"typical_p": 0.9, "top_k": 0, "num_beam_groups": 1}, "some.json") == {}

@@ -74,6 +74,21 @@ def check_equal(ours, theirs, prompts, most=12, least=0, **options):
     return ended
 
 
+def test_repetition_is_avoided_as_by_transformers(pairs):
+    """Prompts count, too. They are of one length, because transformers takes padding for a token."""
+    ours, theirs = pairs["GPT2LMHeadModel"]
+    prompts = [prompt[-6:] for prompt in random_prompts() if len(prompt) >= 6][:8]
+    plain = ours.generate(prompts, max_new_tokens=12, stop_ids=STOPS)
+    for options in (
+        dict(repetition_penalty=1.5),
+        dict(no_repeat_ngram_size=1),
+        dict(no_repeat_ngram_size=2, num_beams=3),
+    ):
+        check_equal(ours, theirs, prompts, stop_ids=STOPS, **options)
+        found = ours.generate(prompts, max_new_tokens=12, stop_ids=STOPS, **options)
+        assert any(a.tolist() != b.tolist() for a, b in zip(plain, found, strict=True))
+
+
 @pytest.mark.optimized
 def test_greedy_equals_transformers(pairs):
     prompts = random_prompts()
