@@ -41,6 +41,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
+    "checkpoint_tables",
     "commands",
     "docstrings",
     "family_pages",

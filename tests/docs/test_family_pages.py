@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from kerasbert.models import FAMILIES, Bert, Electra
+from tests.checkpoints.fleet import peers
 from tests.conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
+checkpoint_tables = importlib.import_module("checkpoint_tables")
 docstrings = importlib.import_module("docstrings")
 links = importlib.import_module("links")
 parameters = importlib.import_module("parameters")
@@ -41,6 +43,15 @@ def test_tables():
     assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in tables.checkpoints_table("Bert")
     assert "| 256 × 128, 256 × 512 | 1,000,000 |" in tables.recipes_table(["bert"])
     assert "[MASK]" in tables.objective_picture(["bert.base"])
+
+
+def test_checkpoints():
+    """After a change of a record: python -m tests.checkpoints.fleet.peers table FOLDER"""
+    content = checkpoint_tables.read_content()
+    assert content["rows"] == peers.rows()
+    table = checkpoint_tables.checkpoints_table(content).splitlines()
+    assert len(table) == len(content["rows"]) + 2
+    assert "| `bert` | `TextEmbedder` |" in table[2] and "refused by name" in table[-1]
 
 
 @pytest.mark.parametrize("backbone", OURS, ids=lambda cls: cls.__name__)
