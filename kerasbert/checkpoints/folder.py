@@ -328,20 +328,21 @@ class ModelFolder(os.PathLike):
     def _config_file(self):
         if self._is_table:
             return static_tables.config(self.path)
-        if self._stated_config is None:
+        if self.stated_config is None:
             run = self.path / "model"
             inside = f" Use {run}." if (run / "config.json").is_file() else ""
             raise FileNotFoundError(f"A model folder must contain config.json. Received: {self} without it.{inside}")
-        return self._stated_config
+        return self.stated_config
 
     @functools.cached_property
-    def _stated_config(self):
+    def stated_config(self):
+        """The content of `config.json` as it is in the file, or None if there is none."""
         path = self.path / "config.json"
         return read_json(path) if path.is_file() else None
 
     @functools.cached_property
     def _is_table(self):
-        return static_tables.is_table(self.path, self._stated_config)
+        return static_tables.is_table(self.path, self.stated_config)
 
     def _is_superseded(self):
         """Whether another program has written both the config and the weights since `kerasbert.json` was written."""

@@ -25,6 +25,7 @@ from ..recipes import tree
 from ..recipes.recipe import Evaluation
 from ..runs.building import one_optimizer
 from .costs import Costs, Rows, costs
+from .files import files_of
 from .operations import traced
 from .subjects import Subject, find_subject, phases
 from .text import as_text
@@ -100,6 +101,8 @@ def model_facts(subject: Subject, length: int | None, batch_size: int | None, dt
     found["batch"] = {key: value for key, value in vars(rows).items() if value is not None}
     found["operations"] = operations(first, rows)
     found["memory"] = {dtype: memory(one) for dtype, one in taken.items()}
+    if subject.folder is not None:
+        found["files"] = files_of(subject.folder)
     found["tokenizer"] = None if subject.tokenizer is None else tokenizer_facts(subject.tokenizer)
     if recipe is not None:
         found["run"] = run_facts(subject, first, rows)

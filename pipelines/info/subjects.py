@@ -44,6 +44,7 @@ class Subject:
         make: function from a Keras dtype policy to the model. Call it in a trace.
         tokenizer: the tokenizer of a folder, if it has one.
         recipe: the recipe, if the subject is one.
+        folder: the folder, if the subject is one.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Subject:
     make: Callable
     tokenizer: Tokenizer | None = None
     recipe: Recipe | None = None
+    folder: Path | None = None
 
     def rows(self, count: int | None, length: int | None, limit: int | None) -> Rows:
         """Returns the shape of a batch: given by the user, or else by the recipe, or else the default."""
@@ -97,7 +99,7 @@ def of_folder(name: str) -> Subject:
     def make(dtype):
         return kerasbert.load(folder, load_weights=False, dtype=dtype, **fields)
 
-    return Subject(name, "folder", make, tokenizer)
+    return Subject(name, "folder", make, tokenizer, folder=Path(folder))
 
 
 def of_size(name: str, model_class: str | None) -> Subject:

@@ -53,6 +53,10 @@ def _model(found: dict) -> list[str]:
         lines += _tokenizer(found["tokenizer"])
     elif found["kind"] == "folder":
         lines += [*_section("Tokenizer"), "  none: the folder has no tokenizer files, so the model takes ids, not text"]
+    if "files" in found:
+        lines += [*_section("Files that were read"), *_pairs(found["files"]["read"])]
+        if found["files"]["ignored"]:
+            lines += [*_section("Files that were not read"), *_pairs(found["files"]["ignored"])]
     if "run" in found:
         lines += _run(found["run"])
     return [*lines, *_uses(found["uses"])]

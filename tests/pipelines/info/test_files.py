@@ -1,0 +1,67 @@
+"""`info` says which files of a folder were read, and why the others were not."""
+
+import pytest
+
+from pipelines.info.command import info
+from pipelines.info.files import files_of
+from tests.checkpoints.fleet.folders import write_checkpoint
+from tests.checkpoints.fleet.records import CHECKPOINTS
+
+pytestmark = pytest.mark.one_backend
+
+
+def record_of(name):
+    return next(record for record in CHECKPOINTS if record.name.startswith(name))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of an embedder with weights twice, and files of other programs."""
+    write_checkpoint(record_of("BAAI/bge-large-en"), tmp_path)
+    (tmp_path / "onnx").mkdir()
+    for name in ("README.md", "tf_model.h5", "onnx/model.onnx", "training_args.bin", "added_tokens.json", "x.dat"):
+        (tmp_path / name).write_text("{}")
+    return tmp_path
+
+
+def test_an_embedder(folder, capsys):
+    found = info(str(folder), length=8, dtypes=("float32",))["files"]
+    assert found["read"] == {
+        "1_Pooling/config.json": "settings of the module Pooling",
+        "config.json": "sizes, classes and labels",
+        "config_sentence_transformers.json": "prompts and similarity",
+        "model.safetensors": "weights",
+        "modules.json": "modules around the encoder",
+        "sentence_bert_config.json": "length and case of texts",
+        "tokenizer.json": "tokenizer",
+        "tokenizer_config.json": "special tokens and limits of the tokenizer",
+    }
+    assert found["ignored"] == {
+        "README.md": "documentation",
+        "added_tokens.json": "tokenizer_config.json lists the added tokens",
+        "onnx/model.onnx": "the model for another program",
+        "pytorch_model.bin": "other files of weights come first",
+        "tf_model.h5": "the model for another program",
+        "training_args.bin": "a training run",
+        "vocab.txt": "tokenizer.json has the vocabulary",
+        "x.dat": "not known to kerasbert",
+    }
+    text = capsys.readouterr().out
+    assert "Files that were not read" in text and "tokenizer.json has the vocabulary" in text
+
+
+def test_other_folders(tmp_path):
+    def of(name):
+        write_checkpoint(record_of(name), tmp_path / name.partition("/")[2])
+        return files_of(tmp_path / name.partition("/")[2])
+
+    shards = of("intfloat/multilingual-e5-large")["read"]
+    assert shards["model-00002-of-00002.safetensors"] == shards["model.safetensors.index.json"] == "weights"
+    tagger = of("dslim/bert-base-NER")
+    assert tagger["read"]["added_tokens.json"] == "added tokens of the tokenizer"
+    dense = of("sentence-transformers/LaBSE")["read"]
+    assert dense["2_Dense/model.safetensors"] == "weights of the module Dense"
+    embedder = of("BAAI/bge-m3")
+    assert embedder["read"]["pytorch_model.bin"] == "weights"
+    assert embedder["ignored"]["sparse_linear.pt"] == "heads for other kinds of vectors"
+    assert embedder["ignored"]["sentencepiece.bpe.model"] == "tokenizer.json has the vocabulary"
