@@ -2,7 +2,8 @@
 
 Keras fixes its backend when it is imported. Therefore, kerasbert selects a backend before it imports Keras:
 `KERAS_BACKEND` if it is set, or else the backend in `keras.json`, or else the first of JAX, TensorFlow and PyTorch that
-is installed. The submodules are imported on first use.
+is installed. Without any of them, only what needs no Keras can be imported, such as `kerasbert.runtime`. The submodules
+are imported on first use.
 """
 
 import importlib
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .core.registration import ENGINES, Deferred, register_with_keras
+from .core.registration import ENGINES, Deferred, refuse_keras, register_with_keras
 
 __version__ = "0.2.0"
 
@@ -29,6 +30,7 @@ _SUBMODULES = (
     "models",
     "objectives",
     "retrieval",
+    "runtime",
     "tasks",
     "training",
 )
@@ -66,14 +68,14 @@ def _pick_backend():
         if importlib.util.find_spec(backend):
             os.environ["KERAS_BACKEND"] = backend
             return
-    raise ImportError(
+    refuse_keras(
         "kerasbert needs one of JAX, TensorFlow and PyTorch. Received: an environment with none of them. "
         "Install one: pip install 'kerasbert[jax]' (or [tensorflow], [torch])."
     )
 
 
-_pick_backend()
 register_with_keras()
+_pick_backend()
 ENGINES["onnx"] = Deferred("kerasbert.exporting.onnx_engine", "OnnxEngine")
 
 
@@ -89,6 +91,7 @@ if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`
     from . import models as models
     from . import objectives as objectives
     from . import retrieval as retrieval
+    from . import runtime as runtime
     from . import tasks as tasks
     from . import training as training
     from .checkpoints.presets import load as load

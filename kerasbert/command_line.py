@@ -40,7 +40,7 @@ COMMANDS = {
     "Models": {
         "show": "draw corrupted text, attention, curves, predictions and neighbours",
         "info": "describe a model, a corpus, a recipe or this installation",
-        "serve": "answer on a page in the browser, and to programs",
+        "serve": "answer on a page in the browser, or as an HTTP API",
         "export": "write a model as ONNX or in other formats that run without kerasbert",
     },
 }

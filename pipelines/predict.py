@@ -10,38 +10,20 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-import kerasbert
 from kerasbert.data.text.files import text_written_whole
-from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection, Seq2SeqLM
-from kerasbert.objectives.next_token import NextToken
-from kerasbert.tasks import (
-    MultipleChoice,
-    MultiVectorEmbedder,
-    QuestionAnswerer,
-    Reranker,
-    SparseEmbedder,
-    TextClassifier,
-    TextEmbedder,
-    TokenClassifier,
-)
+from kerasbert.runtime import is_export
 
 from .command_line.command import Command
 from .reading.inputs import Input, read_inputs
 from .reading.labelled import GUESSED, Columns
 from .reading.tasks import task_of
+from .runs.answers import Answers, Options, exported_answers
 from .runs.outputs import check_outputs, cleaning_up
 from .runs.task_options import Files, Generation
-
-# {class: form of its inputs}; see `inputs.read_line`.
-FORMS = {
-    TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
-    Reranker: "pairs", MaskedLM: "pairs", Discriminator: "texts", Seq2SeqLM: "sources", NextToken: "texts",
-    TextEmbedder: "texts", SparseEmbedder: "texts", MultiVectorEmbedder: "texts",
-}  # fmt: skip
+from .serve.exports import find_export
 
 
 @cleaning_up()
@@ -88,23 +70,25 @@ def predict(
     """
     _check_texts(texts, input)
     check_outputs({"--output": output}, {"--input": input})
-    loaded = kerasbert.load(model, **({"engine": "onnx"} if engine == "onnx" else {}))
-    if isinstance(loaded, ReplacedTokenDetection):
-        print(f"{model}: using its discriminator; to fill masks, use {model}/generator", file=sys.stderr)
-        loaded = loaded.discriminator
-    form = form_of(loaded)
+    answers = answers_with(model, engine, Options(top, batch_size, null_threshold, prefix, generation))
     spec = task_of(task).with_columns(columns)
-    answer = answerer(loaded, top, batch_size, null_threshold, prefix, **asdict(generation))
-    labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     inputs = read_inputs(
-        texts or input or sys.stdin, form, spec.columns, files.encoding, files.format, spec.layouts, labels
+        *(texts or input or sys.stdin, answers.form, spec.columns),
+        *(files.encoding, files.format, spec.layouts, answers.labels),
     )
-    # Chunks are small if masks are filled, because there is a score for every token. Large chunks are batched by
-    # length.
-    size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
     if not texts and input is None and sys.stdin.isatty():
         print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
-    write(answers_of(inputs, answer, size), output)
+    write(answers_of(inputs, answers.answer, answers.chunk), output)
+
+
+def answers_with(model: str, engine: str, options: Options) -> Answers:
+    """Opens a model. Exports are answered without importing Keras, which takes seconds, where that is possible."""
+    folder = find_export(model) if engine == "onnx" else Path(model)
+    if is_export(folder):
+        return exported_answers(folder, options)
+    from .runs.model_answers import model_answers
+
+    return model_answers(folder if engine == "onnx" else model, options)
 
 
 def write(answers: Iterable[dict], output: Path | None) -> None:
@@ -147,47 +131,6 @@ def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], si
             raise
         for item, one in zip(chunk, found, strict=True):
             yield {**({} if item.id is None else {"id": item.id}), "input": item.x, **one}
-
-
-def form_of(model) -> str:
-    """Returns the form of a model's inputs; see `inputs.read_line`."""
-    for cls, form in FORMS.items():
-        if isinstance(model, cls):
-            return form
-    raise ValueError(f"Predictions need a task model or a language model. Received: a {type(model).__name__}.")
-
-
-def answerer(
-    model, top: int, batch_size: int, null_threshold: float | None = None, prefix: str = "", **writing
-) -> Callable[[list], list[dict]]:
-    """Returns a function from a list of inputs to a list of answers (dicts). `writing` are options of `generate`."""
-
-    def best(questions):
-        found = model.answer(questions, n_best=top, null_threshold=null_threshold, batch_size=batch_size)
-        return [{"answers": answers if top > 1 else [answers]} for answers in found]
-
-    def written(texts):
-        answers = model.generate([prefix + text for text in texts], batch_size=batch_size, **writing)
-        return [{"text": text} for text in answers]
-
-    def token_weights(texts):
-        found = model.decode(model.embed(texts, batch_size=batch_size), top_k=top)
-        return [{"weights": [{"token": token, "weight": weight} for token, weight in row]} for row in found]
-
-    functions = {
-        MaskedLM: lambda texts: [{"masks": masks} for masks in model.fill_mask(texts, top_k=top)],
-        Discriminator: lambda texts: [{"tokens": tokens} for tokens in model.score_tokens(texts)],
-        TextClassifier: lambda texts: model.classify(texts, batch_size=batch_size),
-        TokenClassifier: lambda texts: model.tag(texts, batch_size=batch_size),
-        QuestionAnswerer: best,
-        MultipleChoice: lambda examples: model.choose(examples, batch_size=batch_size),
-        TextEmbedder: lambda texts: [{"vector": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
-        SparseEmbedder: token_weights,
-        MultiVectorEmbedder: lambda texts: [{"vectors": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
-        Reranker: lambda pairs: [{"score": score} for score in model.score(pairs, batch_size=batch_size).tolist()],
-        NextToken: written,
-    }
-    return next(function for cls, function in functions.items() if isinstance(model, cls))
 
 
 main = Command(

@@ -21,7 +21,7 @@ BACKENDS = {"jax", "jaxlib", "flax", "tensorflow", "torch"}
 # The folders of kerasbert/, and the files beside them, from the bottom up: each imports only what is listed before it.
 # Code that must call code of a later folder finds it in a registry, such as `core.registration.ENGINES`.
 ORDER = [
-    *("backend", "data", "metrics", "core", "layers", "checkpoints", "models", "training", "generation"),
+    *("backend", "data", "metrics", "core", "layers", "checkpoints", "runtime", "models", "training", "generation"),
     *("objectives", "retrieval", "tasks", "exporting", "command_line"),
 ]
 # The lowest three do not know each other, except that metrics read the columns and tags of data.

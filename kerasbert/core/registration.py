@@ -62,6 +62,23 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         return spec
 
 
+class _Refusal(importlib.abc.MetaPathFinder):
+    """An import hook that raises an error when Keras is imported."""
+
+    def __init__(self, message):
+        self.message = message
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "keras":
+            raise ImportError(self.message)
+        return None
+
+
+def refuse_keras(message):
+    """Has every import of Keras raise an ImportError."""
+    sys.meta_path.insert(0, _Refusal(message))
+
+
 def register(keras):
     """Registers a stand-in with the module `keras` for each class that is not registered yet."""
     known = keras.saving.get_custom_objects()

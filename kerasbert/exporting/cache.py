@@ -1,38 +1,43 @@
-"""Keeps the exports that `from_preset(engine="onnx")` runs."""
+"""Writes the exports that `engine="onnx"` runs, once, into the user's cache."""
 
-import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
-from ..checkpoints.hub import needed_files
+import keras
+
+from ..checkpoints.folder import ModelFolder
 from ..data.text.files import own_name, remove_leftovers
 from ..data.text.json_files import shortened
-from .writing import FORMATS, write_export
+from ..runtime.cache import AS_LOADED, export_path
+from .writing import write_export
 
 ENGINE_FORMAT = "onnxruntime"
 
 
-def cached_export(folder, model_class, overrides):
+def cached_export(folder: Path, model_class: Any = None, overrides: dict[str, Any] | None = None) -> Path:
     """Returns the folder of a model's export for ONNX Runtime, which is written if the cache does not contain it.
 
     Args:
         folder: folder of the model.
-        model_class: the class on which `from_preset` was called.
+        model_class: the class on which `from_preset` was called. Default: the class that the folder names.
         overrides: the other arguments of `from_preset`.
     """
-    try:
-        described = json.dumps([model_class.__module__, model_class.__qualname__, overrides], sort_keys=True)
-    except TypeError:
-        raise ValueError(
-            'With engine="onnx", another process exports the model, so that arguments must be values that JSON can '
-            f"represent. Received: {shortened(sorted(overrides))}. Use kerasbert.export, and load the export."
-        ) from None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kerasbert" / "exports"
-    path = cache / digest(folder, described)
+    overrides = overrides or {}
+    if model_class is None or _as_loaded(folder, model_class, overrides):
+        model_class, overrides, described = None, {}, AS_LOADED
+    else:
+        try:
+            described = json.dumps([model_class.__module__, model_class.__qualname__, overrides], sort_keys=True)
+        except TypeError:
+            raise ValueError(
+                'With engine="onnx", another process exports the model, so that arguments must be values that JSON can '
+                f"represent. Received: {shortened(sorted(overrides))}. Use kerasbert.export, and load the export."
+            ) from None
+    path = export_path(folder, described)
     if not path.is_dir():
         remove_leftovers(path, "export")
         written = own_name(path, "export")
@@ -46,14 +51,15 @@ def cached_export(folder, model_class, overrides):
     return path
 
 
-def digest(folder, text):
-    """Returns a hash of a text, of the files of a model, and of the versions of the packages that export it."""
-    found = hashlib.sha256(text.encode())
-    for name in ("kerasbert", "keras", *FORMATS[ENGINE_FORMAT][1]):
-        if importlib.util.find_spec(name) is not None:
-            found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
-    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    for name in needed_files(files):
-        with open(folder / name, "rb") as file:
-            found.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return found.hexdigest()[:32]
+def _as_loaded(folder, model_class, overrides):
+    """Whether `kerasbert.load` loads a folder as the same model."""
+    name, implied = ModelFolder(folder).class_of({})
+    registered = keras.saving.get_registered_name(model_class)
+    return registered.removeprefix("kerasbert>") == name and overrides == implied
+
+
+if __name__ == "__main__":  # a process that must not import Keras has another one write an export
+    try:
+        print(cached_export(Path(sys.argv[1])))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(" ".join(str(error).split()))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .inputs import as_inputs
+from ..runtime.inputs import as_inputs
 
 
 def greedy(engine, options, length):
@@ -21,7 +21,7 @@ def greedy(engine, options, length):
             f"num_sequences={options.num_sequences}. Pass num_beams=1 and sample=False if the settings of the model "
             "have other values, or load the folder of the model that was exported."
         )
-    if "decoder" not in engine.programs:
+    if "decoder" not in engine.programs.described:
         raise ValueError(
             "Generation needs the decoder of an export. Received: an export without one, because the cache of its "
             "model cannot be exported. Load the folder of the model that was exported."
@@ -31,13 +31,13 @@ def greedy(engine, options, length):
         rows, width = token_ids.shape
         cache = engine.empty_cache(rows, width + length)
         if context:
-            cache |= engine.run("encoder", as_inputs(context))
+            cache |= engine.programs.run("encoder", as_inputs(context))
         counted = np.cumsum(real, axis=1, dtype="int32")
         inputs = {"token_ids": token_ids, "padding_mask": real, "position_ids": np.maximum(counted - 1, 0)}
         tokens, counts = np.zeros((rows, 1, length), "int32"), np.full((rows, 1), int(limits[1]), "int32")
         scores, going = np.zeros((rows, 1), "float32"), np.ones(rows, bool)
         for step in range(int(limits[1])):
-            found = engine.run("decoder", {**inputs, **cache})
+            found = engine.programs.run("decoder", {**inputs, **cache})
             cache |= {name.removeprefix("next."): array for name, array in found.items() if name.startswith("next.")}
             logits = found["logits"]
             history = [

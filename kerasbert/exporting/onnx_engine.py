@@ -1,22 +1,17 @@
 """Runs an exported ONNX program in ONNX Runtime, in place of the layers of a model."""
 
-import hashlib
-import os
-
 import keras
 import numpy as np
 
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
-from ..data.text.json_files import check_types, inside, shortened
+from ..data.text.json_files import shortened
+from ..runtime.inputs import as_inputs
+from ..runtime.programs import Programs
 from ..training.convert import num_rows
 from ..training.prediction import joined
 from .cache import cached_export
 from .greedy import greedy
-from .inputs import OUR_NAMES, as_inputs
-
-# What `kerasbert.json` says about each program, by type.
-DESCRIPTION = {"file": str, "sha256": str, "inputs": dict[str, dict], "outputs": dict[str, list]}
 
 
 class OnnxEngine:
@@ -30,14 +25,7 @@ class OnnxEngine:
     """
 
     def __init__(self, folder, described):
-        if described.get("format") not in ("onnx", "onnxruntime"):
-            raise ValueError(
-                f"kerasbert runs exports in ONNX. Received: {folder}, in {shortened(described.get('format'))}. Export "
-                'the model again with format="onnx", or run its example.py.'
-            )
-        self.programs = {"model": described, **described.get("programs", {})}
-        self.files = {name: checked_file(folder, program) for name, program in self.programs.items()}
-        self.sessions = {"model": session(self.files["model"])}
+        self.programs = Programs(folder, described)
 
     @classmethod
     def open(cls, folder, saved, model_class):
@@ -72,34 +60,18 @@ class OnnxEngine:
             x: a batch of numpy arrays. With `masked_positions`, the logits are those at these positions.
         """
         x = as_inputs(x)
-        found = self.run("model", x)
+        found = self.programs.run("model", x)
         if "masked_positions" in x:
             positions, name = np.maximum(x["masked_positions"], 0)[..., None], "tokens" if len(found) > 1 else "logits"
             found[name] = np.take_along_axis(found[name], positions, axis=1)
         return found if len(found) > 1 else next(iter(found.values()))
-
-    def run(self, name, x):
-        """Runs a program of the export. Returns {output: array}.
-
-        Args:
-            name: "model", or for generation "encoder" or "decoder".
-            x: {input: array}, with the names of this package; other arrays are ignored.
-        """
-        if name not in self.sessions:
-            self.sessions[name] = session(self.files[name])
-        program = self.programs[name]
-        entries = program["inputs"].items()
-        inputs = {key: x[OUR_NAMES.get(key, key)].astype(entry["dtype"], copy=False) for key, entry in entries}
-        outputs = list(program["outputs"])
-        found = self.sessions[name].run(outputs, inputs)
-        return {OUR_NAMES.get(key, key): array for key, array in zip(outputs, found, strict=True)}
 
     def empty_cache(self, rows, capacity):
         """Returns a cache for the decoder with space for `capacity` tokens, {input: array}."""
         sizes = {"batch": rows, "capacity": capacity}
         return {
             name: np.zeros([sizes.get(axis, axis) for axis in entry["shape"]], entry["dtype"])
-            for name, entry in self.programs["decoder"]["inputs"].items()
+            for name, entry in self.programs.described["decoder"]["inputs"].items()
             if name.partition(".")[0] in ("start", "real", "blocks")
         }
 
@@ -133,41 +105,3 @@ class OnnxEngine:
             found.append(self(x))
         left = getattr(batches, "pads_left", False)
         return keras.tree.map_structure(lambda *arrays: joined(arrays, left)[:rows], *found)
-
-
-def checked_file(folder, described):
-    """Returns the path of a program of an export. Raises an error if it is missing, or is not the one described."""
-    source = folder / "kerasbert.json"
-    missing = sorted({*DESCRIPTION} - {*described})
-    if missing:
-        raise ValueError(f"The `export` in {source} must have {', '.join(DESCRIPTION)}. Received: none of {missing}.")
-    check_types(described, DESCRIPTION, source)
-    file = inside(folder, described["file"], source)
-    if not file.is_file():
-        raise FileNotFoundError(f"An export must contain {described['file']}. Received: {folder} without it.")
-    with open(file, "rb") as content:
-        if hashlib.file_digest(content, "sha256").hexdigest() != described["sha256"]:
-            raise ValueError(
-                f"The program of an export must be the one that its kerasbert.json describes. Received: {file}, which "
-                "belongs to another export, or was changed. Export the model again."
-            )
-    return file
-
-
-def session(file):
-    """Opens an ONNX file in ONNX Runtime, on the CPU, with all its optimisations."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError(
-            'This folder is an export in ONNX, which needs onnxruntime. Install it: pip install "kerasbert[export]"'
-        ) from None
-    options = onnxruntime.SessionOptions()
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    options.intra_op_num_threads = int(threads) if threads.isdigit() else number_of_cores()
-    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-
-
-def number_of_cores():
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,7 @@
 """Runs artefacts, to compare them with the models that they were exported from."""
 
 from ..backend import exporting as exporters
-from .onnx_engine import session
+from ..runtime.programs import session
 
 
 def runner(format, file):

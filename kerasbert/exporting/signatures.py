@@ -9,6 +9,7 @@ from keras import ops
 from ..checkpoints.description import description
 from ..core.inputs import checked_inputs
 from ..objectives import CausalLM, Discriminator, MaskedLM, Seq2SeqLM
+from ..runtime.inputs import OUR_NAMES
 from ..tasks import (
     MultipleChoice,
     MultiVectorEmbedder,
@@ -19,7 +20,6 @@ from ..tasks import (
     TextEmbedder,
     TokenClassifier,
 )
-from .inputs import OUR_NAMES
 
 # Class -> (what the program does, {output: its axes}), for the classes that can be exported. Subclasses come first.
 KINDS = {

@@ -20,10 +20,10 @@ from ..checkpoints.tensor_files import write_json
 from ..data.processes import end_with_parent
 from ..data.text.folders import LOCK
 from ..objectives.next_token import NextToken
+from ..runtime.inputs import OUR_NAMES
 from ..tasks import MultiVectorEmbedder
 from .folders import check_model
 from .generation import generation_programs
-from .inputs import OUR_NAMES
 from .runners import runner
 from .signatures import default_names, kind_of, renamed, whole_program
 from .writing import FORMATS

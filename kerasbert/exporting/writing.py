@@ -11,12 +11,13 @@ from ..core.family import FAMILIES
 from ..data.processes import DEVNULL, PIPE, start_python
 from ..data.text.folders import replaced_together
 from ..data.text.json_files import read_json
+from ..runtime.cache import PACKAGES
 
 # Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
 FORMATS = {
-    "onnx": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
-    "onnxruntime": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
-    "openvino": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime", "openvino"), "model.xml"),
+    "onnx": ("torch", PACKAGES, "model.onnx"),
+    "onnxruntime": ("torch", PACKAGES, "model.onnx"),
+    "openvino": ("torch", (*PACKAGES, "openvino"), "model.xml"),
     "tf_saved_model": ("tensorflow", ("tensorflow",), "saved_model"),
     "litert": ("tensorflow", ("tensorflow",), "model.tflite"),
 }

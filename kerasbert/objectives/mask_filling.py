@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..data.tasks.examples import encode_texts
+from ..data.tasks.answers import encode_masks, filled_masks
 from ..training.convert import read_texts
 
 
@@ -24,30 +24,11 @@ def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
     if not len(texts):
         return []
     limit = getattr(model.backbone.config, "max_length", None)
-    x = encode_texts(tokenizer, texts, limit)
-    masks = [np.flatnonzero(row == tokenizer.mask_id) for row in x["token_ids"]]
-    without = [text for text, found in zip(texts, masks, strict=True) if not len(found)]
-    if without:
-        raise ValueError(
-            f"Every text must have the mask token {tokenizer.token(tokenizer.mask_id)}"
-            f"{f' within its first {limit} tokens' if limit else ''}. Received: {without[0][:80]!r}."
-        )
+    x, masks = encode_masks(tokenizer, texts, limit)
     positions = np.full((len(texts), max(map(len, masks))), -1, "int32")
     for row, found in enumerate(masks):
         positions[row, : len(found)] = found
     logits = model.predict({**x, "masked_positions": positions, **further_inputs(x)}, verbose=0)
     logits = logits["tokens"] if isinstance(logits, dict) else logits
-    logits = logits[..., : tokenizer.vocabulary_size].astype("float64")
-    logits[..., [not token for token in tokenizer.tokens[: logits.shape[-1]]]] = -np.inf  # ids without a token
-    scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-    best = np.argsort(-scores, axis=-1)[..., : min(top_k, sum(map(bool, tokenizer.tokens)))]
-    return [
-        [
-            [
-                {"token": tokenizer.token(int(i)), "score": float(scores[row, slot, i]), "id": int(i)}
-                for i in best[row, slot]
-            ]
-            for slot in range(len(masks[row]))
-        ]
-        for row in range(len(texts))
-    ]
+    parts = zip(logits, masks, strict=True)
+    return [filled_masks(tokenizer, row[: len(found)], int(top_k)) for row, found in parts]

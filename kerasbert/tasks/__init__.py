@@ -1,11 +1,11 @@
 """Fine-tuning tasks: a backbone, a head and a loss, with text as input and predictions as output."""
 
 from .. import models  # noqa: F401  registers the families for `from_preset`
+from ..data.tasks.prompts import Prompts
 from .few_shot import FewShot
 from .multi_task import MultiTask
 from .multi_vector_embedder import MultiVectorEmbedder
 from .multiple_choice import MultipleChoice
-from .prompts import Prompts
 from .question_answerer import QuestionAnswerer
 from .reranker import Reranker
 from .set_fit import SetFit

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import check_types, read_json, shortened
 from .activations import activation_of, torch_path
-from .prompts import Prompts
 from .sentence_transformers.encoder import read_encoder
 from .sentence_transformers.model import FILE, VERSION
 from .sentence_transformers.modules import read_modules, write_json

@@ -16,13 +16,13 @@ from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths, text_width_key
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import indices_of
+from ..data.tasks.prompts import Prompts, prompts_of
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from ..retrieval.loss import SHORT, Loss, loss_of
 from ..retrieval.similarity import SIMILARITIES
 from ..training.alternating import plain_optimizers
 from ..training.convert import read_texts
-from .prompts import Prompts, prompts_of
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
 # {whether vectors are subtracted: rows of queries and of documents that are compared at a time}

@@ -15,10 +15,10 @@ import numpy as np
 from ..checkpoints.folder import ModelFolder
 from ..checkpoints.tensor_files import TensorFiles
 from ..core.quantization import has_integers
+from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import check_types, read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from .dense_modules import OF_TOKENS, OF_VECTORS, check_width, layer_of, settings_of
-from .prompts import Prompts
 from .sentence_transformers.encoder import read_encoder
 from .sentence_transformers.model import Model, read_model
 from .sentence_transformers.modules import Module, refuse, write_json, write_modules

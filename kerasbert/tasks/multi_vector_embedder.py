@@ -12,6 +12,7 @@ from keras import ops
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import resized
 from ..data.tasks.examples import encode_texts
+from ..data.tasks.prompts import Prompts
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from ..retrieval.late_interaction import max_sim_of_texts
@@ -19,7 +20,6 @@ from ..retrieval.loss import Loss
 from ..training.convert import read_texts
 from .embedder import Embedder, in_training
 from .late_folders import SIMILARITIES, late_settings, read_late_folder, read_projections, write_projections
-from .prompts import Prompts
 from .sentence_transformers.encoder import write_encoder
 from .sentence_transformers.model import write_model
 from .sentence_transformers.weights import fill

@@ -1,14 +1,13 @@
 """Extractive question answering: predicts where in a context the answer starts and ends."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import BucketedBatches, Widths
+from ..data.tasks.answers import answered
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
@@ -140,17 +139,8 @@ class QuestionAnswerer(Task):
         rows = self.question_rows(questions)
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, widths=Widths(self.max_length))
         logits = self.predict(feed, verbose=0)
-        answers = []
-        found = rows.answers(logits["start"], logits["end"], max(20, n_best), self.max_answer_length)
-        for spans, odds in found:
-            best = [{**dataclasses.asdict(span), "null_odds": odds} for span in spans[:n_best]]
-            if null_threshold is not None and spans[0].text:
-                share = float(1.0 / (1.0 + np.exp(min(-odds, 700.0)) / spans[0].score))
-                best = [{**answer, "score": answer["score"] * (1.0 - share)} for answer in best]
-                if odds > null_threshold:
-                    none = dict(text="", start=0, stop=0, score=share, logit=spans[0].logit + odds, null_odds=odds)
-                    best = [none, *best][:n_best]
-            answers.append(best if n_best > 1 else best[0])
-        return answers
+        options = (n_best, null_threshold, self.max_answer_length)
+        answers = answered(rows, logits["start"], logits["end"], *options)
+        return answers if n_best > 1 else [best for [best] in answers]
 
     # === Checks and configuration ===

@@ -15,6 +15,7 @@ from ..checkpoints.arguments import Saved
 from ..data.batches.document_lists import DocumentLists, Lists
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import indices_of, names_of
+from ..data.tasks.prompts import Prompts, prompts_of
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
@@ -24,7 +25,6 @@ from ..training.convert import read_texts
 from ..training.sources import is_text
 from .activations import ACTIVATIONS
 from .cross_encoder_files import read_cross_encoder, stored_activation, write_cross_encoder
-from .prompts import Prompts, prompts_of
 from .task import Task, as_rows, check_texts_together, label_names, with_stored_labels, zipped_columns
 
 

@@ -12,6 +12,8 @@ from keras import ops
 
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import resized
+from ..data.tasks.answers import sparse_weights
+from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import check_types
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.composite import Layer
@@ -21,7 +23,6 @@ from ..retrieval.loss import Loss
 from ..retrieval.sparse import ACTIVATIONS, STRATEGIES, activated
 from . import sparse_modules
 from .embedder import Embedder
-from .prompts import Prompts
 from .sentence_transformers.model import read_model
 from .unmarked import encode_unmarked, unmarked_rows
 
@@ -306,12 +307,8 @@ class SparseEmbedder(Embedder):
         if top_k is not None and top_k < 1:
             raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
         vectors, tokens = sparse_modules.scipy_sparse().csr_matrix(vectors), self.require_tokenizer().tokens
-        found = []
-        for start, stop in zip(vectors.indptr, vectors.indptr[1:], strict=False):
-            pairs = [(i, w) for i, w in zip(vectors.indices[start:stop], vectors.data[start:stop], strict=True) if w]
-            best = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:top_k]
-            found.append([(tokens[i] if i < len(tokens) else "", float(w)) for i, w in best])
-        return found
+        rows = [slice(start, stop) for start, stop in zip(vectors.indptr, vectors.indptr[1:], strict=False)]
+        return [sparse_weights(tokens, vectors.indices[row], vectors.data[row], top_k) for row in rows]
 
     def set_query_weights(self, weights: Any) -> None:
         """Sets the weights of tokens in queries, for a model with `queries`.

@@ -9,12 +9,12 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import VOCABULARY_LIMIT, check_types, read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.word_vectors import WordVectors, WordVectorsConfig
 from ..retrieval.loss import Loss
 from . import dense_modules
-from .prompts import Prompts
 from .sentence_transformers.encoder import NO_LIMIT
 from .sentence_transformers.model import read_model, write_model
 from .sentence_transformers.modules import OLD_TYPE

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..checkpoints.arguments import Saved
 from ..data.columns import table_names
+from ..data.tasks.answers import classified
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
@@ -215,22 +216,7 @@ class TextClassifier(Task):
             return self.classify([texts], batch_size)[0]
         if not len(texts):
             return []
-        logits = self.predict(texts, batch_size=batch_size, verbose=0).astype("float64")
-        if self.problem == "score":
-            return [{"score": float(row[0])} for row in logits]
-        if self.problem == "labels":
-            scores = 1.0 / (1.0 + np.exp(-logits))
-        else:
-            scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-        answers = []
-        for row in scores:
-            named = {label: float(score) for label, score in zip(self.labels, row, strict=True)}
-            if self.problem == "labels":
-                answers.append({"labels": [label for label in named if named[label] > 0.5], "scores": named})
-            else:
-                best = max(named, key=named.get)
-                answers.append({"label": best, "score": named[best], "scores": named})
-        return answers
+        return classified(self.predict(texts, batch_size=batch_size, verbose=0), self.labels, self.problem)
 
     # === Checks and configuration ===
 

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import read_json
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
@@ -19,7 +20,6 @@ from ..retrieval.wrappers import AdaptiveLayer
 from . import dense_modules
 from .embedder import Embedder, in_training
 from .poolings import Pooling, parsed_poolings
-from .prompts import Prompts
 from .sentence_transformers.encoder import read_encoder, write_encoder
 from .sentence_transformers.model import read_model, write_model
 from .sentence_transformers.modules import OLD_TYPE

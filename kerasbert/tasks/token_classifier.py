@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops
 
 from ..data.batches.bucketing import BucketedBatches, Widths
+from ..data.tasks.answers import tagged
 from ..data.tasks.labels import indices_of, names_of
-from ..data.tasks.tagging import TaggedRows, entities, tags_within
+from ..data.tasks.tagging import TaggedRows
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from ..training.convert import class_numbers, read_texts
@@ -191,28 +192,8 @@ class TokenClassifier(Task):
             return self.tag([sentences], batch_size)[0]
         if not len(sentences):
             return []
-        rows, found = self.predict_words(sentences, batch_size)
-        parts = (sentences, rows.texts, rows.word_spans, rows.hosts, found)
-        return [self._answer(*item) for item in zip(*parts, strict=True)]
-
-    def _answer(self, sentence, text, spans, hosts, logits):
-        unread = np.isnan(logits).any(axis=-1)
-        logits = np.where(unread[:, None], 0.0, logits)
-        probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-        best = probabilities.argmax(axis=-1)
-        best[unread] = self.labels.index("O") if "O" in self.labels else 0
-        labels = [self.labels[i] for i in best]
-        for host, count in zip(*np.unique(hosts[hosts >= 0], return_counts=True), strict=True):
-            labels[host : host + count] = tags_within(labels[host], count)
-        scores = np.where(unread, 0.0, probabilities.max(axis=-1))
-        answers = []
-        for kind, first, last in entities(list(map(str, labels))):
-            start, stop = spans[first][0], spans[last - 1][1]
-            where = (start, stop) if isinstance(sentence, str) else (first, last)
-            score = float(scores[first:last].mean())
-            answers.append(dict(type=kind, text=text[start:stop], start=where[0], stop=where[1], score=score))
-        words = [text[start:stop] for start, stop in spans]
-        return {"words": words, "labels": labels, "scores": scores.tolist(), "entities": answers}
+        rows, logits = self.predict_words(sentences, batch_size)
+        return tagged(rows, sentences, logits, self.labels)
 
     # === Checks and configuration ===
 

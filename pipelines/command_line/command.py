@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kerasbert.backend import keep_programs
 from kerasbert.command_line import did_you_mean, fail, printable
-from kerasbert.training import RunStopped, TrainingDiverged
 
 from .options import (
     as_arguments,
@@ -38,6 +36,7 @@ EXTRAS = {
     **dict.fromkeys(("bm25s", "Stemmer"), "retrieval"),
     "faiss": "faiss",
     "gradio": "demo",
+    **dict.fromkeys(("prometheus_client", "starlette", "uvicorn"), "serve"),
     "usearch": "usearch",
     "matplotlib": "plots",
     "keras_hub": "hub",
@@ -91,7 +90,10 @@ class Command:
         program = program or program_name()
         with one_line_errors():
             values = self.parse(arguments, program)
-            keep_programs()
+            if "keras" in sys.modules:  # commands that import Keras only if they need it call `keep_programs` then
+                from kerasbert.backend import keep_programs
+
+                keep_programs()
             with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
                 self.function(**as_arguments(self.function, values))
 
@@ -190,11 +192,17 @@ def one_line_errors() -> Iterator[None]:
     except BrokenPipeError:  # the reader of the output has stopped, as in `... | head -5`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at exit
         sys.exit(1)
-    except (ValueError, OSError, ImportError, TrainingDiverged) as error:
+    except (ValueError, OSError, ImportError, *of_training("TrainingDiverged")) as error:
         message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
         sys.exit(printable(f"{type(error).__name__}: {message}"))
-    except RunStopped as stopped:  # a message on how to continue has been printed
+    except of_training("RunStopped") as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
+
+
+def of_training(name: str) -> tuple:
+    """Returns (exception of `kerasbert.training`,), or () in a process that has not imported it, or Keras."""
+    training = sys.modules.get("kerasbert.training")
+    return () if training is None else (getattr(training, name),)

@@ -6,7 +6,7 @@ to any address, and under a name of the site that resolves to 127.0.0.1 (DNS reb
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 MOST_BYTES = 1_000_000  # of the body of a request
@@ -26,7 +26,7 @@ class RequestLimits:
 
     def __init__(self, app, hosts: Iterable[str] = ()):
         self.app = app
-        self.hosts = {host.lower() for host in (*hosts, "localhost", socket.gethostname(), socket.getfqdn())}
+        self.hosts = own_names(hosts)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -40,7 +40,7 @@ class RequestLimits:
     def refusal(self, scope: dict, headers: dict) -> str:
         """Returns the status and the reason why a request is refused, or "" if it is not."""
         host = headers.get("host", "")
-        if not self.is_known(host):
+        if not is_known(host, self.hosts):
             return f"421 This page is not served under the name {host[:100]!r}. Start it with --hosts NAME."
         origin = urlsplit(headers.get("origin", f"http://{host}")).netloc
         path, method = scope["path"], scope["method"]
@@ -56,17 +56,23 @@ class RequestLimits:
             return f"413 A request must have at most {MOST_BYTES:,} bytes."
         return ""
 
-    def is_known(self, host: str) -> bool:
-        """Whether a Host header is an IP address, which no DNS server can have chosen, or a known name."""
-        try:
-            name = urlsplit(f"http://{host}").hostname or ""
-        except ValueError:
-            return False
-        try:
-            ipaddress.ip_address(name)
-            return True
-        except ValueError:
-            return name in self.hosts
+
+def own_names(hosts: Iterable[str]) -> set[str]:
+    """The names of this machine: the given ones, its own and localhost."""
+    return {host.lower() for host in (*hosts, "localhost", socket.gethostname(), socket.getfqdn())}
+
+
+def is_known(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header is an IP address, which no DNS server can have chosen, or one of the names."""
+    try:
+        name = urlsplit(f"http://{host}").hostname or ""
+    except ValueError:
+        return False
+    try:
+        ipaddress.ip_address(name)
+        return True
+    except ValueError:
+        return name in names
 
 
 def _limited(receive):

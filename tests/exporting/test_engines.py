@@ -8,10 +8,10 @@ import pytest
 import kerasbert
 from benchmarks.studies.exports.models import build
 from kerasbert.data import Tokenizer
-from kerasbert.exporting import cache as stored
 from kerasbert.exporting import writing
 from kerasbert.exporting.worker import export_folder
 from kerasbert.objectives import Discriminator, ReplacedTokenDetection
+from kerasbert.runtime.cache import digest
 from kerasbert.tasks import TextEmbedder
 
 pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
@@ -49,16 +49,16 @@ def test_models_are_exported_once(tmp_path, cache, here):
         np.testing.assert_allclose(loaded.embed(TEXTS), expected, atol=1e-6)
     assert len(here) == len(list(cache.iterdir())) == 1
 
-    before = stored.digest(folder, "{}")
-    assert stored.digest(folder, '{"normalize": true}') != before  # other arguments
+    before = digest(folder, "{}")
+    assert digest(folder, '{"normalize": true}') != before  # other arguments
     model.backbone.weights[0].assign(2 * model.backbone.weights[0])
     model.save_to_preset(folder)
-    assert stored.digest(folder, "{}") != before  # another model
+    assert digest(folder, "{}") != before  # another model
 
     export = next(cache.iterdir())
     with pytest.raises(ValueError, match=r"The program of an export is fixed. Received: .* with {'pooling': 'cls'}"):
         TextEmbedder.from_preset(export, pooling="cls")
-    assert kerasbert.load(export, engine="onnx").engine.files["model"].parent == export
+    assert kerasbert.load(export, engine="onnx").engine.programs.files["model"].parent == export
     assert len(here) == 1
 
 

@@ -1,5 +1,6 @@
 """Exported programs compute what `predict` does, and models that run them give the same answers."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import kerasbert
 import pipelines.export
 from benchmarks.studies.exports.models import FAMILIES as BACKBONES
 from benchmarks.studies.exports.models import build, cells
-from kerasbert.exporting.inputs import OUR_NAMES
 from kerasbert.exporting.signatures import default_names
 from kerasbert.exporting.worker import write
 from kerasbert.models import FAMILIES
+from kerasbert.runtime import open_export
+from kerasbert.runtime.inputs import OUR_NAMES
 from kerasbert.tasks import TextClassifier
 
 pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
@@ -160,19 +162,37 @@ def test_vectors_are_those_of_the_model(exported):
     np.testing.assert_allclose(loaded.predict(texts), model.embed(texts), atol=1e-5)
 
 
+WITHOUT_KERAS = {
+    "classifier": lambda model, call: call([*TEXTS, ("the cat", "a dog ran")]),
+    "tagger": lambda model, call: call([*TEXTS, ["the", "cat"], ["one two three"] * 300]),
+    "answerer": lambda model, call: call(QUESTIONS, n_best=3, null_threshold=-0.1),
+    "masked LM": lambda model, call: call(["the [MASK] sat", "one [MASK] three [MASK] five"], top_k=7),
+    "embedder": lambda model, call: list(map(np.ndarray.tolist, call([*TEXTS, "one two three " * 300]))),
+}
+
+
+@pytest.mark.parametrize("head", WITHOUT_KERAS)
+def test_answers_without_keras_are_those_of_the_model(exported, head):
+    model, folder = exported(head)
+    opened = open_export(folder)
+    ask = WITHOUT_KERAS[head]
+    assert close(ask(opened, opened.answer), ask(model, getattr(model, opened.does)))
+    assert close(ask(opened, functools.partial(opened.answer, batch_size=1)), ask(opened, opened.answer))
+
+
 def test_decoders_read_their_cache(exported):
     """The logits after several tokens in one call equal those after one token per call."""
     model, folder = exported("seq2seq LM")
     engine = kerasbert.load(folder).engine
     source = batch(model, 2, 9)
-    cache = engine.empty_cache(2, 6) | engine.run("encoder", source)
+    cache = engine.empty_cache(2, 6) | engine.programs.run("encoder", source)
     tokens = np.array([[0, 7, 8], [0, 9, 6]], "int32")
     ones = np.ones_like(tokens)
     positions = np.tile(np.arange(3, dtype="int32"), (2, 1))
-    whole = engine.run("decoder", dict(token_ids=tokens, padding_mask=ones, position_ids=positions, **cache))
+    whole = engine.programs.run("decoder", dict(token_ids=tokens, padding_mask=ones, position_ids=positions, **cache))
     for i in range(3):
         part = {"token_ids": tokens, "padding_mask": ones, "position_ids": positions}
-        found = engine.run("decoder", {**{name: array[:, i : i + 1] for name, array in part.items()}, **cache})
+        found = engine.programs.run("decoder", {**{name: array[:, i : i + 1] for name, array in part.items()}, **cache})
         cache |= {name.removeprefix("next."): array for name, array in found.items()}
     np.testing.assert_allclose(found["logits"], whole["logits"], atol=1e-5)
     assert int(found["next.start"]) == 3

@@ -12,6 +12,7 @@ from kerasbert import models, retrieval
 from kerasbert.data import Tokenizer
 from kerasbert.exporting.worker import write
 from kerasbert.retrieval import ListMLE, SampledNegatives
+from kerasbert.runtime import open_export
 from kerasbert.tasks import Reranker, TextClassifier, TextEmbedder
 from kerasbert.training import add_lora
 from tests.models.reference import randomize, to_numpy
@@ -100,7 +101,7 @@ def test_every_activation():
 @pytest.mark.one_backend
 @pytest.mark.parametrize(("labels", "activation"), [(1, None), (1, "tanh"), (3, None), (["a", "b"], "softmax")])
 def test_labels_activations_and_prompts(labels, activation, reranker, tmp_path):
-    prompts = kerasbert.tasks.prompts.Prompts({"question": "who met ", "none": ""}, "question")
+    prompts = kerasbert.tasks.Prompts({"question": "who met ", "none": ""}, "question")
     ours = reranker(labels=labels, activation=activation, prompts=prompts, lowercase=True)
     ours.save_to_preset(tmp_path / "ours")
     (tmp_path / "ours" / "kerasbert.json").unlink()
@@ -206,7 +207,7 @@ def test_saved_arguments_and_a_fresh_head_for_an_encoder(reranker, tokenizer, tm
 
 @pytest.mark.one_backend
 def test_half_precision_and_the_onnx_engine(reranker, tmp_path):
-    ours = reranker(prompts=kerasbert.tasks.prompts.Prompts({"query": "who met "}, "query"))
+    ours = reranker(prompts=kerasbert.tasks.Prompts({"query": "who met "}, "query"))
     ours.save_to_preset(tmp_path / "folder")
     half = Reranker.from_preset(tmp_path / "folder", dtype="mixed_bfloat16")
     assert half.score(PAIRS).dtype == "float32" and np.abs(half.score(PAIRS) - ours.score(PAIRS)).max() < 0.1
@@ -219,6 +220,10 @@ def test_half_precision_and_the_onnx_engine(reranker, tmp_path):
         row["index"] for row in ours.rank(QUERY, DOCUMENTS)
     ]
     np.testing.assert_allclose(engine.predict(LISTS), ours.predict(LISTS, verbose=0), atol=1e-5)
+    without_keras = open_export(tmp_path / "export")
+    np.testing.assert_allclose(without_keras.answer(PAIRS), ours.score(PAIRS), atol=1e-5)
+    found = without_keras.answer(PAIRS, activate=False)
+    np.testing.assert_allclose(found, ours.predict([("who met " + a, b) for a, b in PAIRS])[:, 0], atol=1e-5)
 
 
 # === From texts to the loss ===

@@ -90,7 +90,11 @@ def _fits(value, annotation):
 
 def is_text(value: str) -> bool:
     """Whether a str can be encoded as UTF-8; JSON may contain unpaired surrogates."""
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_finite(number):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...data.tasks.prompts import Prompts
 from ...data.text.json_files import check_types, read_json, shortened
-from ..prompts import Prompts
 from .modules import Module, read_modules, write_json
 
 FILE = "config_sentence_transformers.json"

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +15,7 @@ from pipelines import predict as module
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples
+from pipelines.runs.answers import Answers
 from pipelines.runs.outputs import check_outputs, write_answers, write_results
 
 pytestmark = pytest.mark.one_backend
@@ -30,9 +30,7 @@ def lengths(monkeypatch):
             raise ValueError("It is unlucky.")
         return [{"length": len(text)} for text in texts]
 
-    monkeypatch.setattr(module.kerasbert, "load", lambda folder: SimpleNamespace())
-    monkeypatch.setattr(module, "form_of", lambda model: "texts")
-    monkeypatch.setattr(module, "answerer", lambda *arguments, **options: answer)
+    monkeypatch.setattr(module, "answers_with", lambda *arguments: Answers("texts", answer, chunk=256))
 
 
 def test_texts_on_the_command_line(lengths, tmp_path, monkeypatch, capsys):

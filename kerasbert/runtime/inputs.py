@@ -3,7 +3,7 @@
 import numpy as np
 
 # Names in transformers of the inputs and outputs of a program -> names in this package.
-OUR_NAMES = {
+OUR_NAMES: dict[str, str] = {
     "input_ids": "token_ids",
     "attention_mask": "padding_mask",
     "token_type_ids": "segment_ids",

@@ -1,0 +1,116 @@
+"""The application: the routes of the server, and what leads from a request to its response."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kerasbert.runtime import ExportedModel
+
+from . import cohere, openai, tei
+from .bodies import parse, read_body
+from .endpoint import Endpoint, encoded
+from .errors import RequestError, error_response
+from .gate import Access, Gate
+from .limits import Limits
+from .metrics import Metrics
+from .openapi import document
+from .service import Service
+
+ENDPOINTS = (*openai.ENDPOINTS, *cohere.ENDPOINTS, *tei.ENDPOINTS)
+
+
+def create_app(models: Mapping[str, ExportedModel], limits: Limits, access: Access) -> Starlette:
+    """Creates the application that answers with models.
+
+    Args:
+        models: {name: model}.
+        limits: what a request may ask for.
+        access: who may use it.
+    """
+    metrics = Metrics()
+    service = Service(models, limits, metrics)
+    routes = [Route(each.path, answering(each, service), methods=["POST"]) for each in ENDPOINTS]
+    routes += [Route(path, get, methods=["GET"]) for path, get in documents(service, metrics).items()]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app):
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, service.close)
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_found})
+    app.add_middleware(Gate, access, limits, metrics, [route.path for route in routes])
+    return app
+
+
+def answering(endpoint: Endpoint, service: Service) -> Any:
+    """Returns the function of a route that answers the requests of an endpoint."""
+
+    async def run(request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise RequestError(415, f"A request must have the content type application/json. Received: {kind[:60]!r}.")
+        body = await read_body(request, service.limits)
+        fields = parse(body, {**endpoint.fields, **endpoint.ignored}, endpoint.required)
+
+        async def work():
+            content = await endpoint.answer(service, fields)
+            return await service.in_thread(lambda: encoded(content))
+
+        return Response(await unless_left(request, work()), media_type="application/json")
+
+    return run
+
+
+async def unless_left(request: Request, work: Awaitable) -> Any:
+    """Waits for work, which is cancelled if the client leaves meanwhile."""
+    answer, message = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({answer, message}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        message.cancel()
+
+
+def documents(service: Service, metrics: Metrics) -> dict[str, Any]:
+    """{path: function that answers GET} of what a server says about itself."""
+    described = document(ENDPOINTS)
+    created = int(time.time())
+
+    async def models(request):
+        data = [{"id": name, "object": "model", "created": created, "owned_by": "kerasbert"} for name in service.models]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def info(request):
+        return JSONResponse(tei.info(service))
+
+    async def health(request):
+        return Response()
+
+    async def openapi(request):
+        return JSONResponse(described)
+
+    async def scraped(request):
+        text, kind = metrics.text()
+        return Response(text, headers={"Content-Type": kind})
+
+    return {
+        **{"/v1/models": models, "/info": info, "/health": health},
+        **{"/openapi.json": openapi, "/metrics": scraped},
+    }
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    message = "There is no such endpoint." if status == 404 else "This endpoint has another method."
+    return error_response(request.url.path, RequestError(status, f"{message} /openapi.json lists them."))

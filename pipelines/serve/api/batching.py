@@ -1,0 +1,201 @@
+"""Computes the rows of many requests together: one thread for the engine, a bounded queue, batches by length."""
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from typing import Any
+
+from kerasbert.runtime import ExportedModel, Job, Row
+
+WINDOW = 4  # batches whose rows are sorted by length
+LEAST_TOKENS = 256  # of a batch; below, starting the engine costs more than padding
+PADDING = 0.12  # maximum share of padding in a batch of more than `LEAST_TOKENS`
+FAIR_RATE = 10_000  # tokens a second: how far the rows of a long request stay behind those of later requests
+
+
+class Overloaded(Exception):
+    """The queue is full, or the server is stopping.
+
+    Args:
+        seconds: when the client may try again.
+    """
+
+    def __init__(self, seconds: int):
+        super().__init__(f"The server has more requests than it can answer. Try again in {seconds} s.")
+        self.seconds = seconds
+
+
+@dataclass(eq=False)
+class _Request:
+    """A request whose rows are computed, perhaps in several batches."""
+
+    model: ExportedModel
+    rows: Sequence[Row]
+    future: Future = field(default_factory=Future)
+    outputs: list[Any] = field(default_factory=list)
+    missing: int = 0
+    tokens: int = 0  # that wait in the queue
+
+
+class Batcher:
+    """Computes rows in a thread, in batches of rows of similar length.
+
+    The rows of a request are due one after the other, so that a short request does not wait for all of a long one. A
+    batch has the row that is due first, and those of the next ones whose lengths are closest.
+
+    Args:
+        batch_tokens: maximum number of tokens per batch, with padding, unless a single row has more.
+        queue_tokens: maximum number of tokens that wait. A request that exceeds it is refused.
+        observe: function that is called with (rows, tokens, seconds) of each batch.
+    """
+
+    def __init__(
+        self,
+        batch_tokens: int = 1_024,
+        queue_tokens: int = 262_144,
+        observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
+    ):
+        self.batch_tokens, self.queue_tokens, self.observe = batch_tokens, queue_tokens, observe
+        self.waiting = 0  # tokens in the queue
+        self._queues: dict[ExportedModel, list[tuple]] = {}  # heaps of (due, number, request, index of the row)
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._rate = 0.0  # tokens per second
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, model: ExportedModel, job: Job) -> Future:
+        """Queues the rows of a job. Returns a future of the list of their outputs, which may be cancelled.
+
+        Raises: Overloaded if the queue is full.
+        """
+        request = _Request(model, job.rows, outputs=[None] * len(job.rows), missing=len(job.rows))
+        if not job.rows:
+            request.future.set_result([])
+            return request.future
+        with self._changed:
+            tokens = job.tokens
+            if self._closing or (self.waiting and self.waiting + tokens > self.queue_tokens):
+                raise Overloaded(max(1, round(self.waiting / self._rate)) if self._rate else 1)
+            request.tokens, due, queue = tokens, time.monotonic(), self._queues.setdefault(model, [])
+            self.waiting += tokens
+            for index, row in enumerate(job.rows):
+                heapq.heappush(queue, (due, next(self._numbers), request, index))
+                due += len(row) / FAIR_RATE
+            self._changed.notify()
+        request.future.add_done_callback(lambda future: self._forget(request) if future.cancelled() else None)
+        return request.future
+
+    def close(self) -> None:
+        """Refuses new requests, and returns when those in the queue are answered."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _forget(self, request):
+        """Removes the tokens of a cancelled request from the queue; its rows are dropped when they are due."""
+        with self._changed:
+            self.waiting -= request.tokens
+            request.tokens = 0
+
+    # === The thread ===
+
+    def _run(self):
+        while True:
+            with self._changed:
+                while not (batch := self._next_batch()):
+                    if self._closing:
+                        return
+                    self._changed.wait()
+            self._compute(batch)
+
+    def _next_batch(self):
+        """Takes a batch from the queue: a list of (request, index of the row), or an empty list."""
+        due = {model: queue[0][:2] for model, queue in self._queues.items() if self._drop_cancelled(queue)}
+        if not due:
+            return []
+        queue = self._queues[min(due, key=lambda model: due[model])]
+        window, tokens = [heapq.heappop(queue)], 0
+        first = window[0]
+        while tokens < WINDOW * self.batch_tokens and self._drop_cancelled(queue):
+            window.append(heapq.heappop(queue))
+            tokens += _length(window[-1])
+        window.sort(key=_length)
+        start, stop = chosen(list(map(_length, window)), window.index(first), self.batch_tokens)
+        for entry in (*window[:start], *window[stop:]):
+            heapq.heappush(queue, entry)
+        batch = [(request, index) for _, _, request, index in window[start:stop]]
+        for request, index in batch:
+            self.waiting -= len(request.rows[index])
+            request.tokens -= len(request.rows[index])
+        return batch
+
+    @staticmethod
+    def _drop_cancelled(queue):
+        """Removes cancelled rows from the top of a queue. Returns whether there are others."""
+        while queue and queue[0][2].future.cancelled():
+            heapq.heappop(queue)
+        return bool(queue)
+
+    def _compute(self, batch):
+        rows, start = [request.rows[index] for request, index in batch], time.monotonic()
+        requests = list(dict.fromkeys(request for request, _ in batch))
+        try:
+            outputs = requests[0].model.compute(rows)
+        except Exception as error:
+            if len(requests) == 1:
+                _finish(requests[0].future.set_exception, error)
+            else:  # each by itself, so that the others are answered
+                for request in requests:
+                    self._compute([entry for entry in batch if entry[0] is request])
+            return
+        tokens, seconds = sum(map(len, rows)), time.monotonic() - start
+        self._rate = 0.9 * self._rate + 0.1 * tokens / seconds if self._rate else tokens / seconds
+        self.observe(len(rows), tokens, seconds)
+        for (request, index), output in zip(batch, outputs, strict=True):
+            request.outputs[index] = output
+            request.missing -= 1
+            if not request.missing:
+                _finish(request.future.set_result, request.outputs)
+
+
+def chosen(lengths: Sequence[int], first: int, tokens: int) -> tuple[int, int]:
+    """Selects rows around a row that needs little padding with them. Returns start and stop.
+
+    lengths 3 9 10 30, first 1, tokens 1000 -> (0, 4), but with `LEAST_TOKENS` of 12 -> (1, 3)
+
+    Args:
+        lengths: numbers of tokens, ascending.
+        first: the row that must be among them.
+        tokens: maximum number of tokens, with padding.
+    """
+    start, stop, total = first, first + 1, lengths[first]
+    while start > 0 or stop < len(lengths):
+        count = stop - start
+        below = lengths[stop - 1] - lengths[start - 1] if start > 0 else float("inf")
+        above = (lengths[stop] - lengths[stop - 1]) * count if stop < len(lengths) else float("inf")
+        shorter = below <= above
+        width, added = (lengths[stop - 1], lengths[start - 1]) if shorter else (lengths[stop], lengths[stop])
+        size = width * (count + 1)
+        if size > tokens or (total >= LEAST_TOKENS and total + added < (1 - PADDING) * size):
+            break
+        start, stop, total = (start - 1, stop, total + added) if shorter else (start, stop + 1, total + added)
+    return start, stop
+
+
+def _length(entry):
+    _, _, request, index = entry
+    return len(request.rows[index])
+
+
+def _finish(finish, value):
+    try:
+        finish(value)
+    except InvalidStateError:  # the client has left
+        pass

@@ -1,0 +1,35 @@
+"""What a request may ask for."""
+
+from dataclasses import dataclass
+
+from ...command_line.options import Options
+
+
+@dataclass(frozen=True)
+class Limits(Options):
+    """What a request may ask for, and what the server does at a time. What exceeds it is refused.
+
+    Args:
+        max_bytes: maximum size of a request.
+        max_texts: maximum number of texts in a request.
+        max_tokens: maximum number of tokens in a request, after truncation.
+        max_requests: maximum number of requests at a time. Further ones get the status 429.
+        max_seconds: maximum time of a request.
+        queue_tokens: maximum number of tokens that wait to be computed. Further requests get the status 429.
+        batch_tokens: maximum number of tokens that are computed together.
+        truncate: whether texts with more tokens than the model reads are truncated, where a request does not say.
+            Otherwise, they are refused.
+    """
+
+    max_bytes: int = 4_000_000
+    max_texts: int = 2_048
+    max_tokens: int = 262_144
+    max_requests: int = 512
+    max_seconds: float = 60.0
+    queue_tokens: int = 262_144
+    batch_tokens: int = 1_024
+    truncate: bool = True
+
+
+MOST_ANSWERS = 100  # of `top` and its likes
+MOST_CHARACTERS = 200_000  # of a text that is split into windows instead of being truncated

@@ -1,0 +1,141 @@
+"""Rows of many requests are computed together; what a request is answered does not depend on the others."""
+
+import threading
+from concurrent.futures import CancelledError
+
+import numpy as np
+import pytest
+
+from kerasbert.runtime import Job, Row
+from pipelines.serve.api.batching import LEAST_TOKENS, Batcher, Overloaded, chosen
+
+pytestmark = pytest.mark.one_backend
+
+WORDS = "the cat sat on a mat and dog ran home who where red blue one two three four five six seven".split()
+
+
+def job(*lengths):
+    return Job([Row(np.full(length, length, "int32")) for length in lengths], list)
+
+
+class Slow:
+    """A model whose outputs are the ids of the rows, and which waits until it may go on."""
+
+    def __init__(self):
+        self.batches, self.started, self.may_go = [], threading.Semaphore(0), threading.Semaphore(0)
+
+    def compute(self, rows):
+        self.started.release()
+        assert self.may_go.acquire(timeout=20)
+        self.batches.append([len(row) for row in rows])
+        if any(len(row) == 13 for row in rows):
+            raise RuntimeError("unlucky")
+        return [row.token_ids for row in rows]
+
+
+@pytest.fixture
+def slow():
+    """(model, batcher) that computes a first row of one token until it may go on."""
+    model, batcher = Slow(), Batcher(batch_tokens=64, queue_tokens=100)
+    first = batcher.submit(model, job(1))
+    assert model.started.acquire(timeout=20)
+    yield model, batcher
+    for _ in range(99):
+        model.may_go.release()
+    batcher.close()
+    assert len(first.result()) == 1 and batcher.waiting == 0
+
+
+def test_batches_have_rows_of_similar_length():
+    assert chosen([3, 9, 10, 30], 1, 1_000) == (0, 4)  # few tokens: starting the engine costs more than padding
+    assert chosen([3, 9, 10, 30], 1, 30) == (0, 3)
+    assert chosen([3, 9, 10, 30], 3, 30) == (3, 4)
+    lengths = [10] * 5 + [LEAST_TOKENS] * 3 + [2 * LEAST_TOKENS] * 3
+    assert chosen(lengths, 6, 10**6) == (5, 8)
+    assert chosen([500], 0, 64) == (0, 1)
+
+
+def test_what_waits_is_computed_together(slow):
+    model, batcher = slow
+    futures = [batcher.submit(model, job(*lengths)) for lengths in ([5, 20], [6], [7, 21])]
+    for _ in range(9):
+        model.may_go.release()
+    found = [[len(output) for output in future.result(20)] for future in futures]
+    assert found == [[5, 20], [6], [7, 21]]
+    assert model.batches[0] == [1] and sum(model.batches[1:], []) != [] and len(model.batches) <= 4
+    assert [5, 6, 7] in model.batches
+
+
+def test_short_requests_pass_long_ones(slow):
+    model, batcher = slow
+    long = batcher.submit(model, job(*[4] * 24))
+    short = batcher.submit(model, job(4))
+    model.may_go.release()
+    model.may_go.release()
+    assert len(short.result(20)) == 1 and not long.done()
+    for _ in range(9):
+        model.may_go.release()
+    assert len(long.result(20)) == 24
+
+
+def test_a_full_queue_and_clients_that_leave(slow):
+    model, batcher = slow
+    futures = [batcher.submit(model, job(40)), batcher.submit(model, job(30, 30))]
+    with pytest.raises(Overloaded, match="Try again in 1 s"):
+        batcher.submit(model, job(1))
+    assert batcher.waiting == 100
+    assert futures[1].cancel() and batcher.waiting == 40
+    after = batcher.submit(model, job(9))
+    for _ in range(9):
+        model.may_go.release()
+    assert len(futures[0].result(20)) == len(after.result(20)) == 1
+    with pytest.raises(CancelledError):
+        futures[1].result()
+    assert 30 not in sum(model.batches, [])
+
+
+def test_an_error_reaches_only_its_request(slow):
+    model, batcher = slow
+    futures = [batcher.submit(model, job(length)) for length in (12, 13, 14)]
+    for _ in range(9):
+        model.may_go.release()
+    assert [len(futures[i].result(20)[0]) for i in (0, 2)] == [12, 14]
+    with pytest.raises(RuntimeError, match="unlucky"):
+        futures[1].result(20)
+
+
+def test_a_closing_batcher_answers_what_it_admitted(slow):
+    model, batcher = slow
+    admitted = batcher.submit(model, job(5))
+    closing = threading.Thread(target=batcher.close)
+    closing.start()
+    while not batcher._closing:
+        closing.join(0.01)
+    with pytest.raises(Overloaded):
+        batcher.submit(model, job(5))
+    for _ in range(9):
+        model.may_go.release()
+    closing.join(20)
+    assert len(admitted.result(20)) == 1
+    assert batcher.submit(model, job()).result() == []
+
+
+def test_answers_do_not_depend_on_the_batch(models):
+    """In every order and mixture, up to rounding: the requests of all models are interleaved in small batches."""
+    generator = np.random.default_rng(0)
+    batcher = Batcher(batch_tokens=128, queue_tokens=10**6)
+    requests = []
+    for _ in range(60):
+        name = generator.choice(["embedder", "tagger", "filler", "answerer"])
+        texts = [" ".join(generator.choice(WORDS, generator.integers(1, 50))) for _ in range(generator.integers(1, 6))]
+        inputs = {"filler": [f"[MASK] {text}" for text in texts], "answerer": [("who ran", text) for text in texts]}
+        requests.append((models[name], inputs.get(name, texts)))
+    jobs = [model.job(inputs) for model, inputs in requests]
+    futures = [batcher.submit(model, made) for (model, _), made in zip(requests, jobs, strict=True)]
+    for (model, inputs), made, future in zip(requests, jobs, futures, strict=True):
+        together, alone = made.read(future.result(60)), model.answer(inputs, batch_size=1)
+        if isinstance(alone, np.ndarray):
+            np.testing.assert_allclose(together, alone, atol=1e-5)
+        else:
+            assert repr(together) == repr(alone)  # the hand-made programs round nothing across tokens
+    batcher.close()
