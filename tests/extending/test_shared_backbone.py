@@ -17,7 +17,7 @@ def test_two_models_train_one_backbone_in_turn():
     masked.compile(keras.optimizers.Adam(1e-2))
     tagger.compile(keras.optimizers.Adam(1e-2))
     tables, losses = [], {"masked": [], "tagger": []}
-    for _ in range(3):
+    for _ in range(2):
         losses["masked"] += masked.fit(hidden, ids[:, [1, 4]], batch_size=8, epochs=3, verbose=0).history["loss"]
         tables.append(keras.ops.convert_to_numpy(backbone.token_table))
         losses["tagger"] += tagger.fit({"token_ids": ids}, ids % 2, batch_size=8, epochs=3, verbose=0).history["loss"]

@@ -115,6 +115,7 @@ def test_without_a_permutation_it_is_a_language_models_head(model):
 
 
 @pytest.mark.optimized
+@pytest.mark.backends("torch", "jax")  # test_memory.py has a memory on all three
 def test_memory_inside_fit_equals_a_loop_that_carries_it(corpus):
     """Three steps, a validation, three steps, a validation; then the same by hand."""
     changes = dict(memory_length=12, reuse_length=LENGTH // 2)

@@ -1,8 +1,8 @@
-"""The training step of every tiny recipe, lowered for an H100 in bfloat16; some for other devices and dtypes.
+"""Training steps of tiny recipes, lowered for an H100 in bfloat16; some for other devices and dtypes.
 
 What is counted are calls of fused attention, as `kerasbert.backend.kernels` promises them. One call is missing in the
 backward pass where the gradient is not needed: of teachers, and of the last content stream of XLNet.
-`make test-devices` lowers all recipes for all devices.
+Every program that differs in its calls is here; `make test-devices` lowers all recipes for all devices.
 """
 
 import keras
@@ -11,11 +11,7 @@ import pytest
 pytestmark = pytest.mark.backends("jax")
 
 if keras.backend.backend() == "jax":
-    from tests.programs import fused_calls, step_of, tiny_recipes
-
-    RECIPES = tiny_recipes()
-else:
-    RECIPES = []
+    from tests.programs import fused_calls, step_of
 
 
 def cudnn(forward, backward=None):
@@ -28,7 +24,9 @@ def flash(forward, backward=None):
 
 # Two layers each, if nothing else is said.
 CALLS = {
+    "albert.tiny": cudnn(2),
     "bart.tiny": cudnn(6),
+    "bert.tiny": cudnn(2),
     "biobert.tiny": flash(2),  # dropout
     "deberta.tiny": flash(3),  # three blocks, the dropout of the paper
     "deberta.v3_tiny": flash(4),  # generator and discriminator
@@ -36,27 +34,29 @@ CALLS = {
     "electra.tiny": cudnn(3),  # one layer of the generator
     "elmo.tiny": {},
     "eurobert.tiny": flash(2),  # packed rows
+    "gpt.tiny": cudnn(2),
     "gpt_bert.tiny": flash(2),  # packed rows of both kinds
     "mobilebert.tiny": cudnn(4, 2),
     "modernbert.tiny": flash(2),  # packed rows
     "mpnet.tiny": flash(2),  # the masks of two streams
     "nomic_bert.tiny": flash(2),  # packed rows
     "seq2seq_attention.tiny": {},
+    "spanbert.tiny": cudnn(2),
+    "t5.tiny": cudnn(6),
     "t5.tiny_language_model": cudnn(2),
     "t5.tiny_prefix_language_model": flash(2),
     "transformer.tiny": cudnn(6),
     "transformer_xl.tiny": flash(2),  # the memory has no fixed length
     "word_vectors.tiny": {},
+    "xlm.tiny_tlm": cudnn(2),
     "xlnet.tiny": flash(4, 3),
 }
-ENCODER_DECODERS = cudnn(6)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_lowers_for_a_gpu(name):
-    usual = ENCODER_DECODERS if name.startswith("t5.") else cudnn(2)
+@pytest.mark.parametrize("name, calls", CALLS.items())
+def test_training_steps_lower_for_a_gpu(name, calls):
     text = step_of(name)
-    assert fused_calls(text) == CALLS.get(name, usual)
+    assert fused_calls(text) == calls
     assert "callback" not in text and "tf.aliasing_output" in text  # no work of the host; buffers are donated
 
 
