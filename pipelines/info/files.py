@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 from kerasbert.checkpoints import keras_hub
-from kerasbert.checkpoints.folder import PARTS, ModelFolder
+from kerasbert.checkpoints.folder import PARTS, ModelFolder, class_named
 from kerasbert.checkpoints.tensor_files import TensorFiles
-from kerasbert.core.family import FAMILIES
 from kerasbert.data.text.json_files import read_json
 from kerasbert.data.tokenizers.reading import READERS
 from kerasbert.data.tokenizers.writing import TOKENIZER_FILES
+from kerasbert.objectives.next_token import NextToken
 
 READ = {
     "config.json": "sizes, classes and labels",
@@ -31,7 +31,7 @@ IGNORED = {
     r"(sparse|colbert)_linear\.pt": "heads for other kinds of vectors",
     r"unigram\.json|tokenizer\.model": "another copy of the vocabulary",
     r"data_config\.json|eval/.*": "how the model was trained and evaluated",
-    r"generation_config\.json": "options for generating texts, which this model does not read",
+    r"generation_config\.json": "settings of generate, which this model does not have",
 }
 UNKNOWN = "not known to kerasbert"
 
@@ -65,10 +65,8 @@ def _read_files(folder):
         read[keras_hub.WEIGHTS] = "weights"
     if model.saved.get("export"):
         read |= {path.name: "program of the export" for path in folder.glob("*.onnx*")}
-    if (folder / "config.json").is_file():
-        family = FAMILIES.get(model.config.get("model_type"))
-        if family is not None and family.family.huggingface.generation is not None:
-            read["generation_config.json"] = "first and last tokens of generated texts"
+    if _generates(model):
+        read["generation_config.json"] = "settings of generate"
     if (folder / "modules.json").is_file():
         for module in read_json(folder / "modules.json", list):
             if module.get("path"):
@@ -76,6 +74,14 @@ def _read_files(folder):
                 read[f"{path}/config.json"] = f"settings of the module {kind}"
                 read |= {f"{path}/{name}": f"weights of the module {kind}" for name in _weights(folder / path)}
     return read
+
+
+def _generates(model):
+    """Whether the class of a `ModelFolder` has `generate`."""
+    if not (model.path / "config.json").is_file():
+        return False
+    name, _ = model.class_of({})
+    return name != "Backbone" and issubclass(class_named(name, model), NextToken)
 
 
 def _weights(folder):

@@ -1,5 +1,7 @@
 """`info` says which files of a folder were read, and why the others were not."""
 
+import json
+
 import pytest
 
 from pipelines.info.command import info
@@ -65,3 +67,12 @@ def test_other_folders(tmp_path):
     assert embedder["read"]["pytorch_model.bin"] == "weights"
     assert embedder["ignored"]["sparse_linear.pt"] == "heads for other kinds of vectors"
     assert embedder["ignored"]["sentencepiece.bpe.model"] == "tokenizer.json has the vocabulary"
+
+
+@pytest.mark.parametrize(
+    "architecture, found", [("GPT2LMHeadModel", "read"), ("GPT2ForSequenceClassification", "ignored")]
+)
+def test_settings_of_generation(architecture, found, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": [architecture]}))
+    (tmp_path / "generation_config.json").write_text('{"num_beams": 4}')
+    assert files_of(tmp_path)[found]["generation_config.json"].startswith("settings of generate")
