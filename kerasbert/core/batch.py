@@ -88,7 +88,8 @@ BATCH_KEYS = {
         "bp",
         "Positions to predict, -1 in unused entries. Default: all positions.",
         "MPNet, XLNet",
-        "CausalLM, Distillation, KnowledgeTransfer, MaskedLM, PermutationLM, ReplacedTokenDetection, SpanBoundary",
+        "CausalLM, Distillation, KnowledgeTransfer, MaskedLM, PermutationLM, ReplacedTokenDetection, RetroMAE, "
+        "SpanBoundary",
     ),
     "original_ids": BatchKey(
         "ids",
@@ -178,7 +179,11 @@ BATCH_KEYS = {
     ),
     # The decoder
     "decoder_token_ids": BatchKey(
-        "ids", "bt", "Inputs of the decoder: the start token, then all targets but the last.", DECODERS, "Seq2SeqLM"
+        "ids",
+        "bt",
+        "Inputs of the decoder: the start token, then all targets but the last. In RetroMAE, the row without masks.",
+        DECODERS,
+        "RetroMAE, Seq2SeqLM, TSDAE",
     ),
     "decoder_padding_mask": BatchKey("mask", "bt", "Like `padding_mask`, for the decoder.", DECODERS),
     "decoder_lengths": BatchKey("ids", "b", "Like `lengths`, for the decoder.", DECODERS),
@@ -188,6 +193,12 @@ BATCH_KEYS = {
         "bt",
         "Like `sequence_ids`, for the decoder. Each target attends to the source with the same number.",
         "Bart, T5, Transformer",
+    ),
+    "decoder_visible": BatchKey(
+        "mask",
+        "bss",
+        "True at [row, i, j] if position i of the decoder attends to position j of the row.",
+        objectives="RetroMAE",
     ),
     # The loss
     "loss_normalizer": BatchKey(
@@ -245,6 +256,7 @@ class Batch(TypedDict, total=False):
     decoder_lengths: Array
     decoder_position_ids: Array
     decoder_sequence_ids: Array
+    decoder_visible: Array
     loss_normalizer: Array | dict[str, Array]
 
 

@@ -12,10 +12,12 @@ from .batches.multi_task import TaskBatches
 from .batches.pair_rows import SegmentPairs, SentenceOrder, SentencePairs
 from .batches.permutation_lm import PermutationLMBatches
 from .batches.replaced_token import ReplacedTokenBatches, electra_noise
+from .batches.retro_mae import RetroMAEBatches
 from .batches.seq2seq import Seq2SeqBatches, Seq2SeqLayout
 from .batches.skip_gram import SkipGramBatches
 from .batches.span_boundary import SpanMaskBatches
 from .batches.translation_lm import TranslationLMBatches, parallel_documents
+from .batches.whole_texts import TSDAEBatches, WholeTextBatches
 from .corpus.corpus import Corpus
 from .noise.corruption import positions_of
 from .noise.denoising import Denoising
@@ -50,6 +52,7 @@ __all__ = [
     "RareTokens",
     "RateSchedule",
     "ReplacedTokenBatches",
+    "RetroMAEBatches",
     "SegmentPairs",
     "SentenceOrder",
     "SentencePairs",
@@ -60,6 +63,7 @@ __all__ = [
     "SpanTargets",
     "Spans",
     "StreamBatches",
+    "TSDAEBatches",
     "TaskBatches",
     "TextInfilling",
     "TokenSpans",
@@ -67,6 +71,7 @@ __all__ = [
     "Tokens",
     "TokensWithReplacement",
     "TranslationLMBatches",
+    "WholeTextBatches",
     "WholeWords",
     "WindowNGrams",
     "bidirectional_targets",

@@ -123,6 +123,8 @@ class AlbertAttentionBlock(Composite):
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
+    AFTER_ATTENTION = "norm"
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()

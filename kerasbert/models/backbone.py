@@ -26,6 +26,7 @@ from ..core.inputs import (
 from ..core.quantization import Quantizable, as_config, quantize_layers
 from ..core.summaries import known_shapes
 from ..layers.embeddings import float_table, gather_positions
+from ..layers.positions import token_positions
 
 
 def _note_depth(variables, depth):
@@ -55,6 +56,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
     takes_segments = True  # whether `call` reads `segment_ids`; if so, a `num_segments` of the config may still be 1
     has_weights = True  # False in a model that was loaded from an export, whose engine has the weights
+    embeds_neighbours = False  # whether the embedding of a token also depends on the tokens beside it
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
     def __init__(self, config: Any, **kwargs: Any):
@@ -271,6 +273,19 @@ class Backbone(Shared, Quantizable, keras.Model):
     def token_table(self):
         """The token embeddings, float (vocabulary, embedding dimension), for output layers that share them."""
         return float_table(self.token_embedding)
+
+    def embed_tokens(self, inputs: Mapping[str, Any]) -> Any:
+        """Returns the input of the first block, float (b, s, m). Families override this to compute nothing else."""
+        return self(inputs, hidden_states=True)["hidden_states"][0]
+
+    def position_vectors(self, inputs: Mapping[str, Any]) -> Any:
+        """Returns rows of the `position_table`, if there is one: float (b, s, e) or (1, s, e)."""
+        return self.position_table(token_positions(inputs))
+
+    @property
+    def position_table(self):
+        """The layer with the embeddings of absolute positions, or None if the backbone adds none to its tokens."""
+        return getattr(self, "position_embedding", None)
 
     def summary(self, *args: Any, **kwargs: Any) -> None:
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""

@@ -87,6 +87,8 @@ class BertBlock(Composite):
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) and the cache if requested.
     """
 
+    AFTER_ATTENTION = "attention_norm"
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
@@ -162,13 +164,16 @@ class Bert(Backbone):
             )
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
+    def embed_tokens(self, inputs):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
         x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
         x = x + self.position_embedding(token_positions(inputs))
-        x = self.embedding_dropout(self.embedding_norm(x))
+        return self.embedding_dropout(self.embedding_norm(x))
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
+        x = self.embed_tokens(inputs)
 
         blocks = run_blocks(
             self.blocks,

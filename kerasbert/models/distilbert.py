@@ -76,6 +76,8 @@ class DistilBertBlock(Composite):
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
+    AFTER_ATTENTION = "attention_norm"
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()

@@ -169,6 +169,8 @@ class MobileBertBlock(Layer):
     Inputs and outputs are those of `BertBlock`.
     """
 
+    AFTER_ATTENTION = "attention_norm"
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
@@ -286,6 +288,10 @@ class MobileBert(Backbone):
                 config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **common
             )
         self.build_now()
+
+    @property
+    def embeds_neighbours(self):
+        return self.config.trigram_input
 
     def call(self, inputs, hidden_states=False, attention_weights=False):
         token_ids = inputs["token_ids"]

@@ -90,6 +90,8 @@ class MPNetBlock(Composite):
     Returns: float (b, q, m), and `Extras` with the attention probabilities (b, h, q, k) if requested.
     """
 
+    AFTER_ATTENTION = "attention_norm"
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
@@ -265,7 +267,7 @@ class MPNet(Backbone):
                     "Drop these arguments, or `original_ids`."
                 )
             return {"query_output": self._query_stream(inputs)}
-        x = self._embed(inputs["token_ids"], position_rows(inputs, PAD_ID))
+        x = self.embed_tokens(inputs)
         places = inputs.get("position_ids")
         places = ops.arange(ops.shape(x)[1], dtype="int32")[None] if places is None else places
 
@@ -295,6 +297,12 @@ class MPNet(Backbone):
             content = x[:, : streams.num_keys]
             x, _ = block(x[:, first:], context=content, attention_mask=mask, bias=bias[:, :, first:])
         return x
+
+    def embed_tokens(self, inputs):
+        return self._embed(inputs["token_ids"], position_rows(inputs, PAD_ID))
+
+    def position_vectors(self, inputs):
+        return self.position_embedding(position_rows(inputs, PAD_ID))
 
     def _embed(self, token_ids, rows):
         return self.embedding_dropout(

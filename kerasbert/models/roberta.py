@@ -130,13 +130,19 @@ class Roberta(Backbone):
             self.pooler = Dense(config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **common)
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
+    def embed_tokens(self, inputs):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
         x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
-        x = x + self.position_embedding(position_rows(inputs, self.config.pad_id))
-        x = self.embedding_dropout(self.embedding_norm(x))
+        x = x + self.position_vectors(inputs)
+        return self.embedding_dropout(self.embedding_norm(x))
+
+    def position_vectors(self, inputs):
+        return self.position_embedding(position_rows(inputs, self.config.pad_id))
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
+        x = self.embed_tokens(inputs)
 
         blocks = run_blocks(
             self.blocks,

@@ -11,11 +11,15 @@ from .masked_lm import MaskedLM
 from .objective import Objective, WeightedMean, cross_entropy, weighted_mean
 from .permutation_lm import PermutationLM
 from .replaced_token import ReplacedTokenDetection
+from .retro_mae import RetroMAE
 from .seq2seq_lm import Seq2SeqLM
+from .sim_cse import SimCSE
 from .skip_gram import SkipGram
 from .span_boundary import SpanBoundary
+from .tsdae import TSDAE
 
 __all__ = [
+    "TSDAE",
     "BidirectionalLM",
     "CausalLM",
     "Discriminator",
@@ -26,7 +30,9 @@ __all__ = [
     "Objective",
     "PermutationLM",
     "ReplacedTokenDetection",
+    "RetroMAE",
     "Seq2SeqLM",
+    "SimCSE",
     "SkipGram",
     "SpanBoundary",
     "TransferWeights",

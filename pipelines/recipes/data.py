@@ -19,6 +19,7 @@ from kerasbert.data import (
     TextInfilling,
     Tokens,
     TokenSpans,
+    WholeWords,
     mixing_rates,
 )
 from kerasbert.data.batches.masked_lm import find_rows
@@ -163,6 +164,40 @@ class HybridLMData(Data):
     def part(self, name: str, corpus: Corpus, **shape) -> Batches:
         kinds = dict(causal_share=self.causal_share, causal_targets=self.causal_targets)
         return data.HybridLMBatches(corpus, rows=self.rows, noise=self.noise, **kinds, **shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class RetroMAEData(Data):
+    """See `kerasbert.data.RetroMAEBatches`."""
+
+    rows: str = "chunks"
+    noise: Noise = WholeWords(0.3)
+    decoder_rate: float = 0.5
+
+    def part(self, name: str, corpus: Corpus, **shape) -> Batches:
+        masks = dict(noise=self.noise, decoder_rate=self.decoder_rate)
+        return data.RetroMAEBatches(corpus, rows=self.rows, **masks, **shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeTextData(Data):
+    """See `kerasbert.data.WholeTextBatches`, which have nothing random but their order."""
+
+    rows: str = "chunks"
+
+    def part(self, name: str, corpus: Corpus, **shape) -> Batches:
+        return data.WholeTextBatches(corpus, rows=self.rows, **shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class TSDAEData(Data):
+    """See `kerasbert.data.TSDAEBatches`."""
+
+    rows: str = "chunks"
+    deletion: float = 0.6
+
+    def part(self, name: str, corpus: Corpus, **shape) -> Batches:
+        return data.TSDAEBatches(corpus, rows=self.rows, deletion=self.deletion, **shape)
 
 
 @dataclasses.dataclass(frozen=True)

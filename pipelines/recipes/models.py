@@ -117,6 +117,29 @@ class HybridLM(Objective):
 
 
 @dataclasses.dataclass(frozen=True)
+class RetroMAE(Objective):
+    """See `kerasbert.objectives.RetroMAE`."""
+
+    bag_of_words_weight: float = 0.0
+    cls = objectives.RetroMAE
+
+
+@dataclasses.dataclass(frozen=True)
+class TSDAE(Objective):
+    """See `kerasbert.objectives.TSDAE`."""
+
+    cls = objectives.TSDAE
+
+
+@dataclasses.dataclass(frozen=True)
+class SimCSE(Objective):
+    """See `kerasbert.objectives.SimCSE`."""
+
+    temperature: float = 0.05
+    cls = objectives.SimCSE
+
+
+@dataclasses.dataclass(frozen=True)
 class CausalLM(Objective):
     """See `kerasbert.objectives.CausalLM`."""
 

@@ -10,6 +10,7 @@ from kerasbert.data import (
     PermutationLMBatches,
     RareTokens,
     RateSchedule,
+    RetroMAEBatches,
     SentenceOrder,
     SkipGramBatches,
     Spans,
@@ -102,6 +103,11 @@ def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -
     """
     noise = getattr(batches, "noise", None)
     found = []
+    if isinstance(batches, RetroMAEBatches):
+        found.append(
+            "The decoder predicts every token from the embedding of the text, its position, and the tokens that it "
+            f"sees: {batches.decoder_rate:.0%} are hidden, other words from every position. One position is shown."
+        )
     if isinstance(noise, Denoising):
         if noise.objective == "random_spans" and tokens < batches.max_tokens:
             here, there = (

@@ -75,6 +75,7 @@ VALUES = {
     "decoder_lengths": ([4, 4], [4, 3]),
     "decoder_position_ids": (ROW[:, :4] * np.arange(4), ROW[:, :4] * np.arange(4)[::-1]),
     "decoder_sequence_ids": ([[1, 1, 2, 2]] * 2, [[1, 2, 2, 2]] * 2),
+    "decoder_visible": (np.ones((2, 6, 6)), np.tril(np.ones((2, 6, 6)))),
     "loss_normalizer": ([1, 1], [2, 2]),
 }
 # Key -> other keys without which it has no effect, or is not allowed.

@@ -40,13 +40,16 @@ CALLS = {
     "modernbert.tiny": flash(2),  # packed rows
     "mpnet.tiny": flash(2),  # the masks of two streams
     "nomic_bert.tiny": flash(2),  # packed rows
+    "retromae.tiny": {**cudnn(2), **flash(1)},  # the mask of the decoder differs from position to position
     "seq2seq_attention.tiny": {},
     "spanbert.tiny": cudnn(2),
     "t5.tiny": cudnn(6),
     "t5.tiny_language_model": cudnn(2),
     "t5.tiny_prefix_language_model": flash(2),
+    "simcse.tiny": flash(2),  # dropout
     "transformer.tiny": cudnn(6),
     "transformer_xl.tiny": flash(2),  # the memory has no fixed length
+    "tsdae.tiny": cudnn(4),  # encoder and decoder
     "word_vectors.tiny": {},
     "xlm.tiny_tlm": cudnn(2),
     "xlnet.tiny": flash(4, 3),

@@ -178,6 +178,8 @@ class DebertaBlock(Composite):
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
+    AFTER_ATTENTION = "attention_norm"
+
     def __init__(self, config, attention, **kwargs):
         super().__init__(**kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
@@ -284,6 +286,13 @@ class Deberta(Backbone):
     @property
     def token_embedding(self):
         return self.embed.token_embedding
+
+    def embed_tokens(self, inputs):
+        return self.embed(inputs, sequence_ids=versions.sequences_of(inputs))
+
+    @property
+    def position_table(self):
+        return self.embed.position_embedding
 
     @property
     def prediction_arguments(self):

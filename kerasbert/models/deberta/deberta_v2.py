@@ -273,6 +273,13 @@ class DebertaV2(Backbone):
     def token_embedding(self):
         return self.embed.token_embedding
 
+    def embed_tokens(self, inputs):
+        return self.embed(inputs, sequence_ids=versions.sequences_of(inputs))
+
+    @property
+    def position_table(self):
+        return self.embed.position_embedding
+
     @property
     def prediction_arguments(self):
         return {"decode": self.config.mask_decoder}

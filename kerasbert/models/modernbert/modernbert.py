@@ -218,9 +218,12 @@ class ModernBert(Backbone):
         self.final_norm = config.norm(name="final_norm", **common)
         self.build_now()
 
+    def embed_tokens(self, inputs):
+        return self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
+
     def call(self, inputs, hidden_states=False, attention_weights=False):
         config = self.config
-        x = self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
+        x = self.embed_tokens(inputs)
 
         everywhere = AttentionMask.from_inputs(inputs)
         nearby = everywhere.replace(window=config.local_attention // 2)

@@ -1,0 +1,114 @@
+"""Unsupervised SimCSE: a text is recognised among others by the embedding that it has with other dropout."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from ..checkpoints.arguments import Saved
+from ..core.initializers import truncated_normal
+from ..data import Corpus, WholeTextBatches
+from ..data.tokenizers.tokenizer import Tokenizer
+from ..layers.dense import Dense
+from ..models.backbone import Backbone
+from .objective import Objective, WeightedMean, cross_entropy, predicted_correctly
+from .retro_mae import check_first_tokens
+
+PADDING_SCORE = -1e9  # of padding rows, which are no candidates
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class SimCSE(Objective):
+    """Trains the output at the first token to be an embedding of the text (Gao, Yao, Chen 2021, arXiv 2104.08821).
+
+    Every text is read twice in one batch, with different dropout. The loss is the cross-entropy of finding the second
+    embedding of a text among those of all texts, from cosine similarities divided by `temperature`. Embeddings pass
+    through a dense layer with tanh, which saved folders do not contain: they are those of the backbone, from which a
+    `TextEmbedder` with pooling="cls" starts.
+
+    The backbone must have dropout, because otherwise both embeddings of a text are the same. For embeddings that are
+    trained on pairs of texts, use a `TextEmbedder`.
+
+    Args:
+        backbone: an encoder.
+        temperature: temperature of the similarities, 0.05 in the paper.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
+
+    Call:
+        inputs: a batch of `WholeTextBatches`.
+
+    Returns: similarities, float32 (b, b), of the first embedding of each text with the second embedding of each text.
+        The targets y, int32 (b,), are the index of each row.
+    """
+
+    SAVES = ("temperature",)
+    SAVED_AS = {"temperature": Saved(float, 0.0)}
+    TRAINING_ONLY = ("projection",)
+    default_learning_rate = 3e-5
+
+    def __init__(
+        self, backbone: Backbone, temperature: float = 0.05, tokenizer: Tokenizer | None = None, **kwargs: Any
+    ):
+        if not temperature > 0:
+            raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
+        if isinstance(backbone, Backbone) and backbone.stages() is not None and not _has_dropout(backbone.config):
+            raise ValueError(
+                "SimCSE compares two embeddings of a text that differ by dropout. Received: a "
+                f"{type(backbone).__name__} without dropout. Use dropout=0.1, or the name of the rate in its config."
+            )
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.temperature = float(temperature)
+        self.projection = Dense(
+            backbone.config.hidden_dim,
+            "tanh",
+            kernel_initializer=truncated_normal(getattr(backbone.config, "initializer_range", 0.02)),
+            name="projection",
+            dtype=self.dtype_policy,
+        )
+        self.accuracy = WeightedMean(name="accuracy")
+        self.contrastive_loss = WeightedMean(name="contrastive_loss")
+        self.build_now()
+
+    def call(self, inputs):
+        twice = {key: ops.concatenate([array, array]) for key, array in inputs.items() if array is not None}
+        x = ops.cast(self.projection(self.backbone.summarize(twice)["sequence_output"][:, 0]), "float32")
+        x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), 1e-8)
+        first, second = ops.split(x, 2)
+        return ops.matmul(first, ops.transpose(second)) / self.temperature
+
+    def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
+        weights = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
+        scores = ops.where(weights[None, :] > 0, y_pred, PADDING_SCORE)
+        losses = cross_entropy(scores, y)
+        self.contrastive_loss.update_state(losses, weights)
+        self.accuracy.update_state(predicted_correctly(scores, y), weights)
+        return self.mean_loss(x, losses, weights)
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Returns `WholeTextBatches` for texts, each of which is one document."""
+        if y is not None:
+            raise ValueError("Unsupervised SimCSE has no targets. Received: y. Use a TextEmbedder.")
+        corpus = Corpus.in_memory(x, self.require_tokenizer())
+        length = min(self.backbone.config.max_length, 128)
+        once = WholeTextBatches(corpus, batch_size, length, seed)
+        return once if epochs == 1 else WholeTextBatches(corpus, batch_size, length, seed, steps=len(once) * epochs)
+
+    # === Checks and configuration ===
+
+    def target_shapes(self, x):
+        return {"tokens": x["token_ids"].shape[:1]}
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        check_first_tokens(x, "SimCSE")
+
+    def variant(self):
+        return "Backbone"
+
+
+def _has_dropout(config):
+    """Whether some rate of dropout of a config, other than that of classifiers, is above 0."""
+    names = [name for name in vars(config) if name.endswith("dropout") and name != "classifier_dropout"]
+    return any(getattr(config, name) for name in names)
