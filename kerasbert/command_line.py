@@ -30,7 +30,7 @@ COMMANDS = {
     "Tasks": {
         "finetune": "fine-tune a pretrained model, evaluate it and save it",
         "evaluate": "score a model on examples, a corpus or a suite of tasks",
-        "predict": "answer lines of text or files of examples",
+        "predict": "run a model on text or files",
     },
     "Search": {
         "embed": "write the vectors of texts",
@@ -40,7 +40,7 @@ COMMANDS = {
     "Models": {
         "show": "draw corrupted text, attention, curves, predictions and neighbours",
         "info": "describe a model, a corpus, a recipe or this installation",
-        "serve": "answer on a page in the browser, or as an HTTP API",
+        "serve": "serve a model as a web page or an HTTP API",
         "export": "write a model as ONNX or in other formats that run without kerasbert",
     },
 }
@@ -137,7 +137,7 @@ def help_text() -> str:
         lines += ["", f"{heading}:", *(f"    {name:17}{what}" for name, what in group.items())]
     lines += ["", "Other:", f"    {'completion':17}print the completions of a shell: {', '.join(SHELLS)}"]
     lines += [f"    {'--version':17}print the version", f"    {'COMMAND --help':17}describe the options of a command"]
-    lines += ["", "Every command also reads its options from a YAML file: --config FILE. The command line wins."]
+    lines += ["", "--config FILE reads options of a command from a YAML file. Command-line options take precedence."]
     return "\n".join(lines)
 
 

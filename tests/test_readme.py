@@ -18,7 +18,7 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-@pytest.mark.filterwarnings("ignore:.*newly initialised, train before use")
+@pytest.mark.filterwarnings("ignore:.*new head; expected when fine-tuning")
 def test_python_blocks_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     *ours, theirs = blocks("python")

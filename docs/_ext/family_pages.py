@@ -70,7 +70,7 @@ class FamilyPart(SphinxDirective):
         module = backbone.__module__
         path = module.replace(".", "/") + ".py"
         up = "../" * self.env.docname.count("/")
-        source = nodes.paragraph("", "", nodes.strong(text="Our file: "))
+        source = nodes.paragraph("", "", nodes.strong(text="Implementation: "))
         link = nodes.reference("", "", nodes.literal(text=path), refuri=f"{up}_modules/{module.replace('.', '/')}.html")
         lines = len(inspect.getsource(importlib.import_module(module)).splitlines())
         types = ", ".join(f"`{t}`" for t in model_types(backbone))

@@ -195,7 +195,7 @@ class LargestNumber:
         self._calls, self._pending, self._largest = 0, None, None
 
     def of(self, number):
-        """Returns the largest number that a process gave between `every` and `2 * every` calls ago, or 0.
+        """Returns the largest number of any process at the exchange before this call, or 0 between two exchanges.
 
         If there is only one process, its number is returned at once.
 

@@ -302,7 +302,7 @@ def _make_new(model, variables, stored):
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
     warnings.warn(
-        f"{stored.files.folder} has no weights for {', '.join(layers)}: newly initialised, train before use.",
+        f"{stored.files.folder} has no weights for {', '.join(layers)}: new head; expected when fine-tuning.",
         stacklevel=5,
     )
 

@@ -251,7 +251,7 @@ def _check_fixed(folder, arguments, overrides):
     changed = {n: v for n, v in overrides.items() if n not in ("name", "tokenizer") and arguments.get(n) != v}
     if changed:
         raise ValueError(
-            f"The program of an export is fixed. Received: {folder}, which is an export, with {shortened(changed)}. "
+            f"An exported model cannot be changed when it is loaded. Received: {folder} with {shortened(changed)}. "
             "Load the folder of the model that was exported with these arguments, and export it again."
         )
 

@@ -191,7 +191,7 @@ class PickleMachine:
     def append(self, items=None):
         items = self._pop(1) if items is None else items
         if type(self.stack[-1]) is not list:
-            raise ValueError("an item for something that is not a list")
+            raise ValueError("an append to an object that is not a list")
         self.stack[-1].extend(items)
 
     def set_items(self, items=None):

@@ -131,7 +131,7 @@ def check_fits(lengths, limit, what="text"):
     Args:
         lengths: numbers of tokens.
         limit: maximum number of tokens, or None for no limit.
-        what: name of the things that have these lengths, for the message.
+        what: what the lengths are of, such as "text", for the message.
     """
     for number, length in enumerate(lengths):
         if limit is not None and length > limit:

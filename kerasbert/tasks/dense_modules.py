@@ -169,7 +169,7 @@ def fill(model: Any, found: list[tuple[VectorLayer, Path, dict[str, np.ndarray]]
             fill_variables(layer.stored(), tensors, folder, allow_nan)
     elif layers:
         names = ", ".join(layer.name for layer in layers)
-        warnings.warn(f"The folder has no weights for {names}: newly initialised, train before use.", stacklevel=5)
+        warnings.warn(f"The folder has no weights for {names}: new head; expected when fine-tuning.", stacklevel=5)
 
 
 def with_weights(model: Any) -> list[keras.layers.Layer]:

@@ -335,7 +335,7 @@ class MultiVectorEmbedder(Embedder):
                 fill(layer.stored(), tensors, folder, allow_nan)
         elif layers:
             warnings.warn(
-                "The folder has no weights for the projection: newly initialised, train before use.", stacklevel=4
+                "The folder has no weights for the projection: new head; expected when fine-tuning.", stacklevel=4
             )
 
     def write_extras(self, folder):

@@ -112,7 +112,8 @@ class FineTuning:
         batches, interval = batches.accumulated(accumulation), interval * accumulation
         self._compile(model, updates)
         if updates < FEW_UPDATES and first:
-            print(f"{updates} updates are few. If scores are low, use more --epochs or a higher --learning-rate.")
+            count = "1 update" if updates == 1 else f"{updates} updates"
+            print(f"Only {count}. If scores are low, use more --epochs or a higher --learning-rate.")
         per_epoch = len(batches) // training.epochs
         watched = None
         if data.validation is not None:

@@ -41,7 +41,7 @@ def new_model(
     else:
         cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*newly initialised, train before use")
+        warnings.filterwarnings("ignore", message=".*new head; expected when fine-tuning")
         model = cls.from_preset(folder, **options)
     if kind == "sequences":
         limit = model.backbone.position_limit

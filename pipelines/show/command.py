@@ -261,5 +261,5 @@ main = Commands(
         "predictions": Command(predictions, first=("model", "texts")),
         "neighbours": Command(neighbours, first=("model", "word", "sentences")),
     },
-    summary="Draws pictures, in the terminal and as files.",
+    summary="Visualise corruption, attention, curves and predictions, in the terminal and as files.",
 )

@@ -260,7 +260,9 @@ def _interleaved(text: list[int], kept: list[int], removed: list[int]) -> list[b
                 following.setdefault(count, [*path, True])
         paths = following
     if len(kept) not in paths:
-        raise ValueError("Inputs and targets must be made of the tokens of the text. Received: others.")
+        raise ValueError(
+            "Inputs and targets must consist of the tokens of the text. Received: tokens that it does not have."
+        )
     return paths[len(kept)]
 
 

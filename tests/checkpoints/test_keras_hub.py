@@ -72,7 +72,7 @@ def test_tokenizers_give_the_ids_of_keras_hub(name, presets, goldens):
 
 @pytest.mark.one_backend
 def test_a_preset_can_be_fine_tuned(presets):
-    with pytest.warns(UserWarning, match="no weights for classifier/dense: newly initialised"):
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: new head"):
         classifier = TextClassifier.from_preset(presets / "bert", labels=["bad", "good"])
     assert classifier.tokenizer is not None
     assert {answer["label"] for answer in classifier.classify(TEXTS)} <= {"bad", "good"}

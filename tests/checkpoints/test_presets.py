@@ -174,7 +174,7 @@ def test_unused_heads_are_logged_and_new_ones_warned_of(pretrained, caplog):
     with caplog.at_level(logging.INFO, logger="kerasbert"):
         Backbone.from_preset(folder)
     assert len(caplog.records) == 1 and "cls.predictions.transform.dense.weight" in caplog.text
-    with pytest.warns(UserWarning, match="no weights for classifier/dense: newly initialised") as caught:
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: new head") as caught:
         TextClassifier.from_preset(folder, labels=3)
     assert sum(warning.category is UserWarning for warning in caught) == 1
 

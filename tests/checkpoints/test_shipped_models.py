@@ -37,7 +37,7 @@ def test_a_name_is_looked_up_in_both_places(folders):
     model(12).save_to_preset(folders[0] / NAME)
     assert kerasbert.load(NAME).config.vocabulary_size == 12
     assert Backbone.from_preset(NAME).config.vocabulary_size == 12
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="new head"):
         classifier = TextClassifier.from_preset(NAME, labels=2)
     assert classifier.backbone.config.vocabulary_size == 12
 

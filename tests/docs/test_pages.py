@@ -43,7 +43,7 @@ def test_every_recipe_module_is_listed_on_a_page():
 
 
 def test_pages_of_families_have_the_same_sections():
-    wanted = ["What was new", "The block", "The objective on one sentence", "Our file", "What we measured"]
+    wanted = ["What was new", "The block", "The objective on one sentence", "Implementation", "What we measured"]
     for name, text in FAMILY_PAGES.items():
         if name != "index":
             sections = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
@@ -57,7 +57,7 @@ def test_python_is_executed_or_says_why_not():
             assert "```python" not in text, path.name
             for caption in re.findall(r"```\{code-block\} python\n(.*)\n", text):
                 assert re.match(
-                    rf":caption: (Before, with|With ({'|'.join(LIBRARIES)}|a model of the hub|several devices))",
+                    rf":caption: (Before, with|With ({'|'.join(LIBRARIES)}|a model from the Hub|your own model on the Hub|several devices))",
                     caption,
                 ), f"{path.name}: {caption}"
 

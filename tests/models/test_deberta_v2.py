@@ -171,7 +171,7 @@ def test_a_folder_with_a_mask_decoder_is_one_for_transformers(tmp_path):
 @pytest.mark.one_backend
 def test_a_mask_decoder_can_be_made_new(tmp_path):
     randomize(MaskedLM(DebertaV2(DebertaV2Config(**TINY)))).save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="no weights for mask_decoder: newly initialised"):
+    with pytest.warns(UserWarning, match="no weights for mask_decoder: new head"):
         model = MaskedLM.from_preset(tmp_path, mask_decoder=True)
     table = model.backbone.mask_decoder.embeddings
     assert any(variable is table for variable in model.trainable_variables)

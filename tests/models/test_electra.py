@@ -146,7 +146,7 @@ def test_initial_weights_are_the_papers():
 @pytest.mark.one_backend
 def test_new_heads_on_a_loaded_backbone_have_their_own_initial_weights(tmp_path):
     randomize(Electra(ElectraConfig(**TINY))).save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="classifier/dense, classifier/project: newly initialised"):
+    with pytest.warns(UserWarning, match="classifier/dense, classifier/project: new head"):
         classifier = TextClassifier.from_preset(tmp_path, labels=40).classifier
     bound = (6 / 64) ** 0.5
     assert 0.9 * bound < np.abs(to_numpy(classifier.project.kernel)).max() <= bound

@@ -212,7 +212,7 @@ def test_an_encoder_is_read_from_a_whole_model(tmp_path):
         wanted = theirs.encoder(torch.from_numpy(inputs["token_ids"]).long(), torch.from_numpy(real).long())
     found = to_numpy(encoder(inputs)["sequence_output"])
     np.testing.assert_allclose(found[real], wanted.last_hidden_state.numpy()[real], atol=1e-5)
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="new head"):
         tagger = TokenClassifier.from_preset(tmp_path, labels=3)
     assert tagger.backbone.decoder is None and to_numpy(tagger(inputs)).shape == (2, 11, 3)
 
@@ -530,7 +530,7 @@ def test_the_cache_of_a_decoder_alone(kind):
         (dict(architecture="shared"), "same number of layers. Received: num_layers=2, num_decoder_layers=3"),
         (dict(num_buckets=2), "`num_buckets` must be at least 4"),
         (dict(model_type="mt5"), "mT5 does not scale its outputs"),
-        (dict(max_distance=4), "`max_distance` above half of it"),
+        (dict(max_distance=4), "`max_distance` above `num_buckets`"),
         (dict(gated=True, activation="gelu"), "gelu_new"),
     ],
 )

@@ -96,7 +96,7 @@ def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path, cap
     ):  # fmt: skip
         finetune(str(finished_run[0] / "model"), str(tmp_path / name), tmp_path / task, task=task, **options)
         assert kerasbert.load(tmp_path / task).labels == labels
-        assert "1 updates are few. If scores are low, use more --epochs" in capsys.readouterr().out
+        assert "Only 1 update. If scores are low, use more --epochs" in capsys.readouterr().out
 
 
 def test_tags_of_another_set():

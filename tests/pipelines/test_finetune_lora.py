@@ -35,7 +35,7 @@ def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labelled_file, tm
     assert metrics["accuracy"] == 1.0
     adapter = tmp_path / "out" / "adapter" if merge else tmp_path / "out"
     assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == base
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="new head"):
         model = TextClassifier.from_preset(base, labels=["cat", "dog"])
     model.load_adapter(adapter)
     texts = ["the cat sat 3", "the dog sat 4"]

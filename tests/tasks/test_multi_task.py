@@ -64,7 +64,7 @@ def test_all_tasks_learn_and_answer_after_it(model, tmp_path):
             keras.tree.map_structure(np.testing.assert_array_equal, found[name], outputs[name])
     tasks["place"].save_to_preset(tmp_path / "place")
     assert kerasbert.load(tmp_path / "place").classify(PLACES[0])["label"] == "rome"
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="new head"):
         fresh = TextClassifier.from_preset(tmp_path / "preset", labels=3)
     np.testing.assert_array_equal(*(to_numpy(m.backbone.token_embedding.embeddings) for m in (fresh, model)))
 

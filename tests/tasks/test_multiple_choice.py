@@ -43,7 +43,7 @@ def test_choices_that_are_not_there_change_nothing(model):
     assert together[1, 2] < -1e4
 
 
-@pytest.mark.filterwarnings("ignore:.*newly initialised")
+@pytest.mark.filterwarnings("ignore:.*new head")
 @pytest.mark.one_backend
 def test_folders_of_labels_and_of_choices(tiny_backbone, tokenizer, tmp_path):
     """A body goes from one task to another, and its head, whose tensors may have the same names, is made new."""

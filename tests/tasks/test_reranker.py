@@ -198,7 +198,7 @@ def test_saved_arguments_and_a_fresh_head_for_an_encoder(reranker, tokenizer, tm
     assert again.objective == loss and again.max_length == 20 and again.prompts == ours.prompts
     np.testing.assert_array_equal(again.score(PAIRS), ours.score(PAIRS))
     TextEmbedder(ours.backbone, tokenizer=tokenizer).save_to_preset(tmp_path / "encoder")
-    with pytest.warns(UserWarning, match="newly initialised"):
+    with pytest.warns(UserWarning, match="new head"):
         fresh = Reranker.from_preset(tmp_path / "encoder")
     assert (fresh.labels, fresh.activation) == (["LABEL_0"], "sigmoid")
     ours.save(tmp_path / "model.keras")

@@ -168,7 +168,7 @@ def test_class_weights_weigh(tokenizer):
 def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_path):
     pretrained = MaskedLM(backbone(tokenizer), tokenizer=tokenizer)
     pretrained.save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: newly initialised"):
+    with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: new head"):
         model = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
     for one, other in zip(pretrained.backbone.weights, model.backbone.weights, strict=True):
         assert np.array_equal(to_numpy(one), to_numpy(other)) != ("pooler/kernel" in one.path)
@@ -218,9 +218,7 @@ def test_text_without_a_tokenizer_says_so(tokenizer):
 def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_kept):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.save_to_preset(tmp_path)
-    with (
-        contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: newly initialised")
-    ):
+    with contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: new head"):
         again = TextClassifier.from_preset(tmp_path, **arguments)
     kernels = [to_numpy(m.classifier.dense.kernel) for m in (model, again)]
     assert (kernels[0].shape == kernels[1].shape and np.array_equal(*kernels)) == is_kept

@@ -39,7 +39,7 @@ class PassBatches(Batches):
         return int(self._bounds[1])
 
     def endless(self) -> "PassBatches":
-        """The same batches, but with further passes after the last row instead of padding rows. For mixtures."""
+        """The same batches, with further passes after the last row instead of padding rows, as mixtures need them."""
         other = copy.copy(self)
         other._last_row = None
         return other

@@ -103,7 +103,7 @@ class T5Config(Config):
             )
         if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
             raise ValueError(
-                "`num_buckets` must be at least 4, and `max_distance` above half of it. Received: num_buckets="
+                "`num_buckets` must be at least 4, and `max_distance` above `num_buckets` / 2. Received: num_buckets="
                 f"{self.num_buckets}, max_distance={self.max_distance}."
             )
         if self.gated and self.activation == "gelu":
