@@ -172,11 +172,11 @@ class SparseEmbedder(Embedder):
                 "An export has the encoder of documents. Received: queries with weights of their own. Load the model "
                 "without `engine`."
             )
-        return Job(self.text_rows(self.prompted(inputs, prompt), truncate), _without_zeros)
+        return Job(self.text_rows(self.prompted(inputs, prompt), truncate), list)
 
-
-def _without_zeros(vectors):
-    return [(np.flatnonzero(vector), vector[np.flatnonzero(vector)]) for vector in vectors]
+    def _part(self, output, row):
+        ids = np.flatnonzero(output)
+        return ids, output[ids]
 
 
 class Reranker(ExportedModel):

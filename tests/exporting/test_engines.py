@@ -11,8 +11,10 @@ from kerasbert.data import Tokenizer
 from kerasbert.exporting import writing
 from kerasbert.exporting.worker import export_folder
 from kerasbert.objectives import Discriminator, ReplacedTokenDetection
+from kerasbert.runtime import open_export
 from kerasbert.runtime.cache import digest
 from kerasbert.tasks import TextEmbedder
+from pipelines.serve.exports import find_export
 
 pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
 
@@ -59,6 +61,17 @@ def test_models_are_exported_once(tmp_path, cache, here):
     with pytest.raises(ValueError, match=r"An exported model cannot be changed.* Received: .* with {'pooling': 'cls'}"):
         TextEmbedder.from_preset(export, pooling="cls")
     assert kerasbert.load(export, engine="onnx").engine.programs.files["model"].parent == export
+    assert len(here) == 1
+
+
+def test_the_command_line_finds_the_export_that_load_has_written(tmp_path, cache, here, capsys):
+    model, folder = build("Word vectors", "embedder"), tmp_path / "model"
+    model.save_to_preset(folder)
+    kerasbert.load(folder, engine="onnx")
+    found = find_export(str(folder))
+    assert found.parent == cache and find_export(str(found)) == found and capsys.readouterr().err == ""
+    np.testing.assert_allclose(open_export(found).answer(TEXTS), model.embed(TEXTS), atol=1e-6)
+    TextEmbedder.from_preset(folder, engine="onnx")  # the class that the folder names
     assert len(here) == 1
 
 

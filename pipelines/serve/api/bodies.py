@@ -66,7 +66,7 @@ def parse(body: bytes, fields: Mapping[str, Any], required: tuple[str, ...]) -> 
 def text_list(value: Any, name: str, limits: Limits) -> list[str]:
     """Returns the texts of a field, which is a text or a list of them. Refuses token ids, which clients may send."""
     texts = [value] if isinstance(value, str) else value
-    if isinstance(texts, list) and texts and all(isinstance(part, (int, list)) for part in texts):
+    if isinstance(texts, list) and texts and all(map(_is_ids, texts)):
         raise RequestError(
             400,
             f"`{name}` must be a text or a list of texts. Received: token ids, which belong to the vocabulary of "
@@ -75,6 +75,10 @@ def text_list(value: Any, name: str, limits: Limits) -> list[str]:
             name,
         )
     return checked_texts(texts, name, limits)
+
+
+def _is_ids(part):
+    return isinstance(part, int) or (isinstance(part, list) and all(isinstance(one, int) for one in part))
 
 
 def checked_texts(texts: Any, name: str, limits: Limits) -> list[str]:

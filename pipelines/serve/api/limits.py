@@ -1,6 +1,6 @@
 """What a request may ask for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ...command_line.options import Options
 
@@ -30,6 +30,13 @@ class Limits(Options):
     batch_tokens: int = 1_024
     truncate: bool = True
 
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not getattr(self, each.name) > 0 and each.name != "truncate":
+                option = f"--{each.name.replace('_', '-')}"
+                raise ValueError(f"{option} must be above 0. Received: {getattr(self, each.name)}.")
+
 
 MOST_ANSWERS = 100  # of `top` and its likes
+MOST_MASKS = 256  # of a request: each has a score for every token of the vocabulary
 MOST_CHARACTERS = 200_000  # of a text that is split into windows instead of being truncated

@@ -11,7 +11,7 @@ from kerasbert.runtime.models import Classifier, Embedder, MaskFiller, QuestionA
 from .bodies import check_characters, check_count, check_range, checked_texts, text_list
 from .endpoint import Endpoint
 from .errors import RequestError
-from .limits import MOST_ANSWERS
+from .limits import MOST_ANSWERS, MOST_MASKS
 from .service import Answered, Service
 
 TEXTS = str | list[Any]  # token ids are refused by name
@@ -111,7 +111,11 @@ async def fill_mask(service: Service, fields: dict[str, Any]) -> dict[str, Any]:
     texts = text_list(fields["input"], "input", service.limits)
     top = check_range(fields.get("top", 5), "top", MOST_ANSWERS)
     name, model = service.model(MaskFiller, fields.get("model"))
-    texts = [text.replace("[MASK]", model.saved["export"]["tokenizer"]["mask"]) for text in texts]
+    mask = model.tokenizer.roles.get("mask", "[MASK]")
+    texts = [text.replace("[MASK]", mask) for text in texts]
+    masks = sum(text.count(mask) for text in texts)
+    if masks > MOST_MASKS:
+        raise RequestError(413, f"A request may have at most {MOST_MASKS} masks. Received: {masks:,}.", param="input")
     answered = await service.answer(MaskFiller, name, texts, truncate=fields.get("truncate"), top_k=top)
     return listed(answered, [{"index": i, "masks": masks} for i, masks in enumerate(answered.answers)])
 

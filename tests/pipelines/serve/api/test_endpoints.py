@@ -141,6 +141,7 @@ LONG = "the cat " * 20
 REFUSED = [
     ("/v1/embeddings", {"input": [1, 2]}, 400, "token ids, which belong to the vocabulary of another model"),
     ("/v1/embeddings", {"input": [[1, 2], [3]]}, 400, "Received: token ids"),
+    ("/v1/embeddings", {"input": [["a"]]}, 400, "must have texts in Unicode. Received: ['a']"),
     ("/v1/embeddings", {"input": []}, 400, "at least one text"),
     ("/v1/embeddings", {"input": ["a", 3]}, 400, "must have texts in Unicode. Received: 3"),
     ("/v1/embeddings", {"input": "\ud800"}, 400, "must be str or list"),
@@ -167,6 +168,7 @@ REFUSED = [
     ("/v1/answer", {"question": "who", "context": " "}, 400, "A question needs a context"),
     ("/v1/answer", {"question": "who", "context": "a", "top": 101}, 400, "from 1 to 100"),
     ("/v1/fill-mask", {"input": "no mask"}, 400, "must have the mask token"),
+    ("/v1/fill-mask", {"input": "[MASK]" * 257}, 413, "at most 256 masks. Received: 257"),
     ("/nothing", {}, 404, "There is no such endpoint"),
 ]
 

@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 
+from pipelines.serve.api.limits import Limits
 from pipelines.serve.api.options import Server
 from pipelines.serve.api.server import check_access, named_exports, token_of
 from pipelines.serve.command import serve
@@ -118,6 +119,6 @@ def test_names_of_models(exports):
     with pytest.raises(FileNotFoundError, match="Received: nowhere, which is none of them"):
         named_exports(["nowhere"])
     with pytest.raises(ValueError, match="--workers, --max-texts belong to the API. Received: them without --api"):
-        from pipelines.serve.api.limits import Limits
-
         serve((str(folder),), server=Server(workers=2), limits=Limits(max_texts=3))
+    with pytest.raises(ValueError, match="--max-seconds must be above 0. Received: 0"):
+        Limits(max_seconds=0)
