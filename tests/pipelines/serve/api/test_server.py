@@ -66,7 +66,7 @@ def test_a_server_ends_when_its_requests_are_answered(exports):
         threads = [threading.Thread(target=post) for _ in range(4)]
         for thread in threads:
             thread.start()
-        while not found:
+        while not found and any(thread.is_alive() for thread in threads):
             threads[0].join(0.01)
         process.send_signal(signal.SIGTERM)
         for thread in threads:
