@@ -1,6 +1,35 @@
-"""Operations that write into arrays."""
+"""Operations that write into arrays, and arrays that are written later."""
 
 import keras
+import numpy as np
+
+
+def lazy_zeros(shape, dtype=None):
+    """Returns zeros that take no memory until they are written, where the backend allows it: torch on a CPU.
+
+    Args:
+        shape: the shape.
+        dtype: name of the dtype. Default: that of Keras.
+    """
+    dtype = keras.config.floatx() if dtype is None else dtype
+    if dtype == "float32" and _is_torch_on_cpu():
+        return shared(np.zeros(shape, dtype))
+    return keras.ops.zeros(shape, dtype)
+
+
+def shared(array):
+    """Returns a tensor with the memory of a float32 array on torch, on other backends the array itself."""
+    writable = isinstance(array, np.ndarray) and array.flags.writeable and array.dtype == np.float32
+    if keras.backend.backend() != "torch" or not writable:
+        return array
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def _is_torch_on_cpu():
+    """Whether new tensors are those of torch on a CPU: not on a GPU, and not the placeholders of a trace."""
+    return keras.backend.backend() == "torch" and keras.ops.zeros((1,)).device.type == "cpu"
 
 
 def overwrite(array, values, start):

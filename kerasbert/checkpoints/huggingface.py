@@ -7,6 +7,7 @@ import warnings
 import keras
 import numpy as np
 
+from ..backend.arrays import shared
 from ..core.lora import merged_kernels
 from ..core.variables import parts_of, paths_of_variables
 from ..core.weight_names import Heads, Part, Tensor
@@ -261,7 +262,7 @@ def _fill(variable, leaf, entry, array, config, allow_nan):
         array = None
     if array is None or shape != tuple(variable.shape):
         return f"expected {tuple(variable.shape)}, found {shape}"
-    variable.assign(array)
+    variable.assign(shared(array))
     return None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import mmap
 import os
 import re
 from pathlib import Path
@@ -97,6 +98,9 @@ class TensorFiles:
         return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
 
 
+_NUMPY = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}  # of weights; the library reads the others
+
+
 class _SafetensorsFile:
     """The tensors of a `.safetensors` file, which are read by name."""
 
@@ -112,6 +116,11 @@ class _SafetensorsFile:
                 "Copy or download it again."
             ) from None
 
+        with open(path, "rb") as file:
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._start = 8 + int.from_bytes(self._bytes[:8], "little")
+        self._header = json.loads(self._bytes[8 : self._start])
+
     def keys(self):
         return self._file.keys()
 
@@ -119,6 +128,15 @@ class _SafetensorsFile:
         return tuple(self._file.get_slice(name).get_shape())
 
     def get_tensor(self, name):
+        """Returns a copy of a tensor. The pages of the file that it needed no longer count as memory of the process."""
+        entry = self._header[name]
+        if entry["dtype"] in _NUMPY:
+            start, stop = (self._start + offset for offset in entry["data_offsets"])
+            dtype = _NUMPY[entry["dtype"]]
+            numbers = np.frombuffer(self._bytes, dtype, (stop - start) // dtype.itemsize, start).copy()
+            if hasattr(mmap, "MADV_DONTNEED"):
+                self._bytes.madvise(mmap.MADV_DONTNEED)
+            return numbers.reshape(entry["shape"])
         try:
             return self._file.get_tensor(name)
         except MemoryError:

@@ -7,6 +7,7 @@ import math
 import keras
 import numpy as np
 
+from ..backend.arrays import lazy_zeros
 from ..backend.compilation import concrete_array
 
 _BUDGET = contextvars.ContextVar("budget", default=None)
@@ -64,7 +65,7 @@ class CountedZeros(keras.initializers.Zeros):
     def __call__(self, shape, dtype=None):
         if self.budget is not None:
             self.budget.spend(shape)
-        return super().__call__(shape, dtype)
+        return lazy_zeros(shape, dtype)
 
     def get_config(self):
         return {"replaced": list(self.replaced)}
