@@ -18,6 +18,8 @@ from kerasbert.data import (
     Tokenizer,
     TokenSpans,
     TokensWithReplacement,
+    TSDAEBatches,
+    WholeTextBatches,
     WholeWords,
     WindowNGrams,
 )
@@ -49,6 +51,13 @@ def about(recipe: Recipe, batches: Batches) -> str:
             f"Spans of up to {noise.longest} tokens are predicted, one token in {noise.partial}, in a random order; "
             "each is predicted from the context and from the targets before it in the order."
         )
+    if isinstance(batches, TSDAEBatches):
+        return (
+            f"{batches.deletion:.0%} of the words are deleted; every token of the text is predicted from the embedding "
+            "of what is left and from the tokens before it."
+        )
+    if isinstance(batches, WholeTextBatches):
+        return "The text is read twice, with different dropout, and recognised among the other texts of the batch."
     if isinstance(batches, SkipGramBatches):
         return f"A word at most {batches.window} words away is told apart from {batches.negatives} random words."
     if isinstance(noise, Noise):

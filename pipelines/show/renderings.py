@@ -86,6 +86,8 @@ class Row:
 
 def lines_of(row: Row) -> list[Line]:
     """Returns the lines of a row."""
+    if not isinstance(row.y, dict) and not np.ndim(row.y):  # no token is predicted
+        return [row.line("inputs", row.x["token_ids"][row.real])]
     for key, lines in LINES.items():
         if key in row.x:
             return lines(row)
@@ -121,6 +123,16 @@ def _masked(row: Row) -> list[Line]:
     if "span_left" in row.x:
         lines += _boundaries(row)
     return lines
+
+
+def _restored(row: Row) -> list[Line]:
+    """Adds to the masked tokens of the encoder what one position of RetroMAE's decoder sees, that in the middle."""
+    ids, columns = row.x["decoder_token_ids"], row.real.tolist()
+    middle = columns[len(columns) // 2]
+    sees = ["sees" if row.x["decoder_visible"][middle, c] else "" for c in columns]
+    kinds = ["text" if seen else "noise" for seen in sees]
+    predicts = [row.names(int(ids[c])) if c == middle else "" for c in columns]
+    return [*_masked(row), row.line("decoder", ids[columns], kinds, sees=sees, predicts=predicts)]
 
 
 def _boundaries(row: Row) -> list[Line]:
@@ -269,6 +281,7 @@ def _interleaved(text: list[int], kept: list[int], removed: list[int]) -> list[b
 # {key that only one kind of batch has: function that creates its lines}. The first key in a batch is used.
 LINES = {
     "context_ids": _nearby,
+    "decoder_visible": _restored,
     "decoder_token_ids": _two_sided,
     "query_ranks": _permuted,
     "masked_positions": _masked,
