@@ -1,5 +1,7 @@
 """Operations that write into arrays, and arrays that are written later."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -29,7 +31,10 @@ def shared(array):
 
 def _is_torch_on_cpu():
     """Whether new tensors are those of torch on a CPU: not on a GPU, and not the placeholders of a trace."""
-    return keras.backend.backend() == "torch" and keras.ops.zeros((1,)).device.type == "cpu"
+    if keras.backend.backend() != "torch":
+        return False
+    tensor: Any = keras.ops.zeros((1,))
+    return tensor.device.type == "cpu"
 
 
 def overwrite(array, values, start):

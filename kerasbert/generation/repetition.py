@@ -29,7 +29,8 @@ class History:
             prompts: (token ids int32 (b, p), bool (b, p)).
         """
         branches = tokens.shape[0] // prompts[0].shape[0]
-        before, real = (ops.repeat(array, branches, axis=0) for array in prompts)
+        before: Any = ops.repeat(prompts[0], branches, axis=0)
+        real: Any = ops.repeat(prompts[1], branches, axis=0)
         there = ops.broadcast_to(ops.arange(tokens.shape[1]) < step, tokens.shape)
         return cls(
             ops.concatenate([before, tokens], axis=1),
@@ -54,7 +55,7 @@ def without_repetition(scores, history, options):
     count = history.tokens.shape[1] - size + 1  # of places at which an n-gram may begin
     found = history.real[:, :count] & history.real[:, size - 1 :]
     for offset in range(size - 1):
-        latest = ops.take(history.tokens, ops.maximum(history.end - size + 1 + offset, 0), axis=1)
+        latest: Any = ops.take(history.tokens, ops.maximum(history.end - size + 1 + offset, 0), axis=1)
         found = found & (history.tokens[:, offset : offset + count] == latest[:, None])
     return ops.where(_marked(history.tokens[:, size - 1 :], found, width), -np.inf, scores)
 
@@ -62,6 +63,7 @@ def without_repetition(scores, history, options):
 def _marked(tokens, flags, width):
     """bool (r, width), True at the tokens of a row of `tokens` (r, n) whose `flags` (r, n) are True."""
     rows = tokens.shape[0]
-    flat = ops.reshape(tokens + width * ops.arange(rows, dtype="int32")[:, None], (-1,))
+    first = ops.reshape(width * ops.arange(rows, dtype="int32"), (-1, 1))
+    flat = ops.reshape(tokens + first, (-1,))
     counts = ops.segment_sum(ops.reshape(ops.cast(flags, "int32"), (-1,)), flat, rows * width)
-    return ops.reshape(counts, (rows, width)) > 0
+    return ops.cast(ops.reshape(counts, (rows, width)), "bool")

@@ -280,7 +280,8 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     def position_vectors(self, inputs: Mapping[str, Any]) -> Any:
         """Returns rows of the `position_table`, if there is one: float (b, s, e) or (1, s, e)."""
-        return self.position_table(token_positions(inputs))
+        table: Any = self.position_table
+        return table(token_positions(inputs))
 
     @property
     def position_table(self):

@@ -95,15 +95,16 @@ def bag_of_words_losses(logits: Any, token_ids: Any, counted: Any) -> Any:
     Returns: float32 (b,), in nats, 0 for rows without counted tokens.
     """
     logits = ops.cast(logits, "float32")
-    ids = ops.cast(token_ids, "int32")
+    ids: Any = ops.cast(token_ids, "int32")
     log_z: Any = ops.logsumexp(logits, axis=-1, keepdims=True)
     losses = log_z - ops.take_along_axis(logits, ids, axis=1)
-    columns = ops.arange(ids.shape[1], dtype="int32")
-    earlier = columns[None, :] < columns[:, None]
+    columns: Any = ops.arange(ids.shape[1], dtype="int32")
+    earlier: Any = columns[None, :] < columns[:, None]
     repeated = ops.any((ids[:, :, None] == ids[:, None, :]) & counted[:, None, :] & earlier[None], axis=-1)
     weights = ops.cast(ops.logical_and(counted, ops.logical_not(repeated)), "float32")
     number = ops.sum(ops.cast(counted, "float32"), axis=1)
-    return ops.sum(weights * losses, axis=1) / ops.maximum(number, 1.0)
+    total: Any = ops.sum(weights * losses, axis=1)
+    return total / ops.maximum(number, 1.0)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -152,18 +153,20 @@ class RetroMAE(Objective):
         if not bag_of_words_weight >= 0:
             raise ValueError(f"`bag_of_words_weight` must be at least 0. Received: {bag_of_words_weight}.")
         super().__init__(backbone, tokenizer, **kwargs)
-        config, common = block_config(backbone.config), {"dtype": self.dtype_policy}
+        config = block_config(backbone.config)
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.bag_of_words_weight = float(bag_of_words_weight)
         self.masked_lm = backbone.make_head("masked_lm")
         self.decoder = RetroMAEDecoder(config, name="decoder", **common)
         self.decoder_positions = None
         table = backbone.position_table
         if table is None or table.output_dim != config.hidden_dim:
+            start: Any = normal(config.initializer_range)
             self.decoder_positions = keras.layers.Embedding(
                 backbone.config.max_length,
                 config.hidden_dim,
-                embeddings_initializer=normal(config.initializer_range),
                 name="decoder_positions",
+                embeddings_initializer=start,
                 **common,
             )
         for name in ("accuracy", "decoder_accuracy"):
@@ -212,7 +215,7 @@ class RetroMAE(Objective):
             context = context + positions if self.backbone.position_table is None else context
         query = embedding + ops.cast(positions, embedding.dtype)
         context = ops.concatenate([embedding, context[:, 1:]], axis=1)
-        visible = ops.cast(inputs["decoder_visible"], "bool")
+        visible: Any = ops.cast(inputs["decoder_visible"], "bool")
         mask = AttentionMask.from_inputs(tokens, allowed=visible[:, None])
         return self.decoder(query, context, attention_mask=mask)
 
@@ -224,7 +227,9 @@ class RetroMAE(Objective):
             later = ops.where(real[:, 1:, None], later, ops.cast(PADDING_LOGIT, later.dtype))
         return ops.max(later, axis=1)
 
-    def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: Any = True
+    ):
         weights = dict(sample_weight) if isinstance(sample_weight, dict) else dict.fromkeys(y, sample_weight)
         weights["tokens"] = slot_weights(x, y["tokens"], weights["tokens"])
         weights["decoder"] = self._decoder_weights(x, y["decoder"], weights["decoder"])
@@ -246,14 +251,14 @@ class RetroMAE(Objective):
         return total + self.bag_of_words_weight * self.mean_loss(x, losses, rows, "bag_of_words")
 
     @staticmethod
-    def _decoder_weights(x, labels, given):
+    def _decoder_weights(x: Any, labels: Any, given: Any) -> Any:
         """Returns the weight of each token, float32 (b, s), which is 0 at padding. The default is 1."""
         real = real_tokens(x)
-        weights = ops.ones_like(labels, "float32") if real is None else ops.cast(real, "float32")
+        weights: Any = ops.ones_like(labels, "float32") if real is None else ops.cast(real, "float32")
         if given is None:
             return weights
-        given = ops.cast(given, "float32")
-        return weights * (given[:, None] if len(given.shape) == 1 else given)
+        each: Any = ops.cast(given, "float32")
+        return weights * (each[:, None] if len(each.shape) == 1 else each)
 
     # === Text ===
 

@@ -58,10 +58,11 @@ class SimCSE(Objective):
             )
         super().__init__(backbone, tokenizer, **kwargs)
         self.temperature = float(temperature)
+        start: Any = truncated_normal(getattr(backbone.config, "initializer_range", 0.02))
         self.projection = Dense(
             backbone.config.hidden_dim,
             "tanh",
-            kernel_initializer=truncated_normal(getattr(backbone.config, "initializer_range", 0.02)),
+            kernel_initializer=start,
             name="projection",
             dtype=self.dtype_policy,
         )
@@ -71,13 +72,14 @@ class SimCSE(Objective):
 
     def call(self, inputs):
         twice = {key: ops.concatenate([array, array]) for key, array in inputs.items() if array is not None}
-        x = ops.cast(self.projection(self.backbone.summarize(twice)["sequence_output"][:, 0]), "float32")
+        x: Any = ops.cast(self.projection(self.backbone.summarize(twice)["sequence_output"][:, 0]), "float32")
         x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), 1e-8)
-        first, second = ops.split(x, 2)
-        return ops.matmul(first, ops.transpose(second)) / self.temperature
+        halves: Any = ops.split(x, 2)
+        scores: Any = ops.matmul(halves[0], ops.transpose(halves[1]))
+        return scores / self.temperature
 
     def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
-        weights = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
+        weights: Any = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
         scores = ops.where(weights[None, :] > 0, y_pred, PADDING_SCORE)
         losses = cross_entropy(scores, y)
         self.contrastive_loss.update_state(losses, weights)

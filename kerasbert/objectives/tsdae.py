@@ -76,10 +76,8 @@ class CrossAttentions(Composite):
         ]
 
     def call(self, embedding):
-        return [
-            part(ops.zeros((*ops.shape(embedding)[:2], part.value.units), embedding.dtype), embedding)
-            for part in self.parts
-        ]
+        shape: Any = ops.shape(embedding)
+        return [part(ops.zeros((*shape[:2], part.value.units), embedding.dtype), embedding) for part in self.parts]
 
 
 def attention_blocks(backbone: Backbone) -> list:
@@ -227,7 +225,7 @@ class TSDAE(Objective):
 
     def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
         losses = cross_entropy(y_pred, y)
-        weights = ops.ones_like(losses) if sample_weight is None else ops.cast(sample_weight, "float32")
+        weights: Any = ops.ones_like(losses) if sample_weight is None else ops.cast(sample_weight, "float32")
         weights = ops.broadcast_to(weights[:, None] if len(weights.shape) == 1 else weights, ops.shape(losses))
         self.perplexity.update_state(losses, weights)
         self.accuracy.update_state(predicted_correctly(y_pred, y), weights)

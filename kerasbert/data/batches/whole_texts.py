@@ -106,7 +106,7 @@ class TSDAEBatches(WholeTextBatches):
     ):
         check_rate(deletion)
         super().__init__(corpus, batch_size, length, seed, steps, rows)
-        info = corpus.tokenizer_info
+        info: Any = corpus.tokenizer_info
         special = tuple(sorted({item for item, _ in self._layout.template if item not in ("A", "B")}))
         self.deletion, self._pad = deletion, info["pad_id"]
         self._vocabulary = MaskingVocabulary(info["pad_id"], info["vocabulary_size"], special, corpus)
