@@ -1,12 +1,13 @@
 """The README's Python runs as it stands, its commands exist, and its numbers are those that were measured."""
 
+import json
 import re
 import shlex
 import subprocess
 
 import pytest
 
-from kerasbert import command_line
+from kerasbert import command_line, retrieval
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -38,7 +39,7 @@ def commands():
     for line in "\n".join(blocks("bash")).replace("\\\n", " ").split("\n"):
         match = re.match(r'(?:echo "(.*)" \| )?kerasbert ([a-z-]+)(.*)', line)
         if match:
-            found.append((match[1], match[2], shlex.split(match[3])))
+            found.append((match[1], match[2], shlex.split(match[3], comments=True)))
     return found
 
 
@@ -55,6 +56,18 @@ def test_the_speeds_are_those_of_the_benchmarks():
     assert len(rows) >= 6
     for row in rows:
         assert any(line.startswith(row) for line in measured), row
+
+
+def test_the_counts_of_the_comparison():
+    classes = [value for value in vars(retrieval).values() if isinstance(value, type)]
+    losses = {cls for cls in classes if issubclass(cls, retrieval.Loss)} - {retrieval.Loss, retrieval.ScoreLoss}
+    assert f"| [{len(losses)}](docs/losses.md) |" in README
+    peers = json.loads((REPOSITORY / "docs/data/checkpoints.json").read_text(encoding="utf-8"))["peers"]
+    equal = [list(peers[name]["found"].values()).count(["equal"] * 2) for name in ("KerasHub", "ZeroModels")]
+    count = len(peers["KerasHub"]["found"])
+    assert f"like those of {count} published encoders" in README
+    assert f"| {count} | the reference | the reference | {equal[0]} | {equal[1]} |" in README
+    assert f"KerasHub {peers['KerasHub']['version'][:4]} | ZeroModels {peers['ZeroModels']['version']}" in README
 
 
 def test_make_targets_exist():
