@@ -42,6 +42,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "checkpoint_tables",
+    "recipe_gallery",
     "commands",
     "docstrings",
     "family_pages",

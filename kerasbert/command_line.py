@@ -25,6 +25,7 @@ COMMANDS = {
     "Pretraining": {
         "train-tokenizer": "learn a vocabulary from text (also: tokenizer)",
         "prepare-corpus": "turn text into a corpus of token ids (also: corpus)",
+        "recipes": "list the recipes of the papers",
         "pretrain": "pretrain a model with a recipe, or continue an interrupted run",
     },
     "Tasks": {

@@ -3,7 +3,6 @@
 python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000
 """
 
-import inspect
 from pathlib import Path
 
 from kerasbert.backend.hosts import together
@@ -11,7 +10,7 @@ from kerasbert.data import Tokenizer
 from kerasbert.training import RunStopped, StopRequest
 
 from .command_line.command import Command
-from .recipes.recipe import all_recipes, find_recipe
+from .recipes.recipe import find_recipe
 from .runs.devices import use_devices
 from .runs.training import CONTINUE, open_corpora, train
 
@@ -78,12 +77,6 @@ def pretrain(
         raise
 
 
-def _listing() -> str:
-    """Lists all recipes with the first lines of their docstrings, for --help."""
-    lines = [f"- {name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
-    return "\n".join(["Recipes:", *lines])
-
-
 main = Command(
     pretrain,
     groups={
@@ -102,7 +95,6 @@ main = Command(
         ),
     },
     first=("recipe",),
-    details=_listing,
 )
 
 if __name__ == "__main__":

@@ -69,13 +69,11 @@ class Command:
         groups: {title: names of arguments}. --help shows the arguments under these titles.
         first: names of arguments that may be given first, without option names. The last of them takes all further
             values.
-        details: function that returns text for the end of the description in --help.
     """
 
     function: Callable
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: tuple[str, ...] = ()
-    details: Callable[[], str] | None = None
 
     def __call__(self, arguments: list[str] | None = None, program: str | None = None) -> None:
         """Runs the function. For user errors, prints one line instead of a traceback.
@@ -106,8 +104,7 @@ class Command:
         if mistake:
             fail(f"{mistake} `{program} --help` lists the options.")
         arguments = with_settings_file(self.function, arguments)
-        wanted = {"--help", "-h"} & {*arguments}
-        text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
+        text = description(self.function, words_of(program))
         values = option_values(tyro.cli(self.options(), prog=program, description=text, args=arguments))
         check_counts(values)
         return values

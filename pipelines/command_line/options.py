@@ -214,8 +214,8 @@ def as_arguments(function: Callable, values: Mapping[str, typing.Any]) -> dict[s
     return arguments | {name: hints[name](**inner) for name, inner in fields.items()}
 
 
-def description(function: Callable, words: str, details: str = "") -> str:
-    """Returns the --help text before the options: a summary, an example, and further details.
+def description(function: Callable, words: str) -> str:
+    """Returns the --help text before the options: a summary, an example, and the rest of the description.
 
     The example is given for the installed package and for a clone of the repository.
 
@@ -223,7 +223,6 @@ def description(function: Callable, words: str, details: str = "") -> str:
         function: the function. The docstring of its module contains the example, a line with `python -m
             pipelines.NAME`.
         words: name of the command, with spaces before a subcommand: "pretrain", "show attention".
-        details: text for the end.
     """
     first, *others = (" ".join(paragraph.split()) for paragraph in _before_arguments(function).split("\n\n"))
     module, _, subcommand = words.replace("-", "_").partition(" ")
@@ -233,7 +232,7 @@ def description(function: Callable, words: str, details: str = "") -> str:
     if example:
         installed = re.sub(r"python -m pipelines\.(\w+)", lambda m: f"kerasbert {m[1].replace('_', '-')}", example)
         others.insert(0, f"Example, and the same in a clone:\n    {installed}\n    {example}")
-    return "\n\n".join(text for text in (first, *others, details) if text)
+    return "\n\n".join(text for text in (first, *others) if text)
 
 
 def _before_arguments(function: Callable) -> str:

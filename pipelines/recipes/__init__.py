@@ -1,5 +1,6 @@
 """The settings of the papers' pretraining runs, one file per family, and the records that recipes consist of."""
 
+from .command import main
 from .data import (
     BidirectionalLMData,
     CausalLMData,
@@ -76,5 +77,6 @@ __all__ = [
     "WarmupDecay",
     "all_recipes",
     "find_recipe",
+    "main",
     "read_recipe",
 ]

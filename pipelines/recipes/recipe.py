@@ -20,6 +20,8 @@ from .models import Pretraining
 from .optimizers import Optimizer
 
 PARTS = (
+    "__main__",
+    "command",
     "data",
     "models",
     "optimizers",

@@ -63,11 +63,9 @@ def test_help_names_every_option(run_here):
         assert option in printed
 
 
-def test_pretrain_lists_its_recipes_and_takes_one_first(run_here, tmp_path):
+def test_pretrain_takes_a_recipe_first(run_here, tmp_path):
     _, printed = run_here("pipelines.pretrain", "--help")
-    lines = [line.split() for line in printed.splitlines()]
-    assert ["-", "gpt2.medium", "GPT-2,", "355M", "parameters."] in lines
-    assert "--recipe" in printed and "--held-out" in printed
+    assert "--recipe" in printed and "--held-out" in printed and len(printed.splitlines()) < 80
     line, _ = run_here("pipelines.pretrain", "electra_huge", "--corpus", str(tmp_path), "--run", str(tmp_path / "run"))
     assert re.match(
         r"ValueError: The recipes are .*electra.base.*in all\). Received: 'electra_huge'. Did you mean", line

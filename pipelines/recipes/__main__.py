@@ -1,0 +1,6 @@
+"""Runs `python -m pipelines.recipes`."""
+
+from . import main
+
+if __name__ == "__main__":
+    main()
