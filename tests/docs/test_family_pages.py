@@ -13,7 +13,7 @@ from tests.checkpoints.fleet import peers
 from tests.conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
-checkpoint_tables = importlib.import_module("checkpoint_tables")
+checkpoint_rows = importlib.import_module("checkpoint_rows")
 docstrings = importlib.import_module("docstrings")
 links = importlib.import_module("links")
 parameters = importlib.import_module("parameters")
@@ -47,9 +47,9 @@ def test_tables():
 
 def test_checkpoints():
     """After a change of a record: python -m tests.checkpoints.fleet.peers table FOLDER"""
-    content = checkpoint_tables.read_content()
+    content = checkpoint_rows.read_content()
     assert content["rows"] == peers.rows()
-    table = checkpoint_tables.checkpoints_table(content).splitlines()
+    table = checkpoint_rows.checkpoints_table(content).splitlines()
     assert len(table) == len(content["rows"]) + 2
     assert "| `bert` | `TextEmbedder` |" in table[2] and "refused by name" in table[-1]
 

@@ -16,7 +16,9 @@ from kerasbert.core.initializers import zero_weights
 from kerasbert.layers import Composite, Dense, Dropout, FeedForward, GatedFeedForward, Layer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.models.bert import BertBlock
+from kerasbert.objectives.retro_mae import RetroMAEDecoder
 from kerasbert.objectives.shared_embeddings import DisentangledEmbedding
+from kerasbert.objectives.tsdae import CrossAttentions
 from kerasbert.tasks.answer_network import AnswerNetwork
 from kerasbert.tasks.features import FeatureHead
 from kerasbert.tasks.poolings import Pooling
@@ -112,6 +114,8 @@ def call_others():
         (Pooling([Vectors(8).config(), "mean", "cls", LayerNorm().config()]), (x, np.ones((1, 2), bool))),
         (VectorLayers([Vectors(8, "identity", residual=True).config(), Normalize().config()]), (x,)),
         (TokenWeights(31), (ids,)),
+        (RetroMAEDecoder(BertConfig(**TINY)), (x, x, None)),
+        (CrossAttentions(BertConfig(**TINY), (12,), (True,)), (x[:, :1],)),
     ]
     for layer, arguments in calls:
         layer(*arguments)

@@ -238,7 +238,7 @@ def test_layers_train_and_are_saved(bert, tmp_path):
 @pytest.mark.one_backend
 def test_low_ranks_and_integers(bert, tmp_path):
     bert.save_to_preset(tmp_path / "encoder")
-    with pytest.warns(UserWarning, match="no weights for token_layer_0, vector_layer_0, vector_layer_1: newly init"):
+    with pytest.warns(UserWarning, match="no weights for token_layer_0, vector_layer_0, vector_layer_1: new head"):
         model = TextEmbedder.from_preset(
             tmp_path / "encoder", pooling=[Dense(9), "mean", LayerNorm(), Dense(6)], objective="ranking"
         )

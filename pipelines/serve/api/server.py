@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 
+from kerasbert.data.processes import safe_path
 from kerasbert.runtime import Threads, open_export
 from kerasbert.runtime.programs import number_of_cores
 
@@ -165,7 +166,8 @@ def supervise(count: int, listening: socket.socket) -> None:
             processes.remove(process)
         while len(processes) < count and not stopping:
             processes.append(context.Process(target=run, args=(listening,)))
-            processes[-1].start()
+            with safe_path():
+                processes[-1].start()
         multiprocessing.connection.wait([process.sentinel for process in processes], timeout=1)
         time.sleep(0.1)  # a process that cannot start is not replaced at full speed
     for process in processes:
