@@ -254,11 +254,9 @@ class ModelFolder(os.PathLike):
     def arguments_of(self, cls: Any) -> dict[str, Any]:
         """Returns the constructor arguments of a model of class `cls` that the files state, without `config.json`."""
         found = self._saved_arguments(cls)
-        return (
-            found
-            if self.generation is None
-            else found | cls.arguments_from_generation(self.generation, self.path / GENERATION)
-        )
+        if self.generation is None:
+            return found
+        return found | cls.arguments_from_generation(self.generation, self.path / GENERATION)
 
     def _saved_arguments(self, cls: Any) -> dict[str, Any]:
         """Returns the saved constructor arguments of a model of class `cls`, and {} if the model is of another class.
