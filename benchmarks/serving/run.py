@@ -1,11 +1,11 @@
 """Measures HTTP servers of embeddings on this machine, in turns: texts a second, and the latency of requests.
 
-python -m benchmarks.serving.run EXPORT --model FOLDER --rounds 3 --seconds 10
+python -m benchmarks.serving.run EXPORT --model FOLDER --infinity ENVIRONMENT/bin/infinity_emb --rounds 3
 
 EXPORT is the folder that `kerasbert export FOLDER EXPORT --format onnxruntime` writes, and FOLDER that of the model,
-which sentence-transformers reads. 32 clients on the loopback send one text after the other, of mixed lengths. The
-servers are started before, and measured one after the other in each round. Beside them, the engine answers the same
-texts in one call.
+which sentence-transformers and Infinity read. Infinity needs an environment of its own, with transformers 4. 32 clients
+on the loopback send one text after the other, of mixed lengths. The servers are started before, and measured one after
+the other in each round. Beside them, the engine answers the same texts in one call.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +37,30 @@ def texts_of(count: int, seed: int = 0) -> list[str]:
     return [" ".join(generator.choice(WORDS, length)) for length in lengths]
 
 
-async def client(port: int, path: str, texts: list[str], stop: float, times: list[float], failed: list[str]) -> None:
+@dataclass(frozen=True)
+class Server:
+    """The command of a server, without its port, and the requests that it takes."""
+
+    command: list[str]
+    path: str = "/embed"
+    field: str = "inputs"
+
+    def body(self, text: str) -> bytes:
+        model = {"model": "model"} if self.field == "input" else {}
+        return json.dumps({self.field: text, **model}).encode()
+
+
+async def client(
+    port: int, server: Server, texts: list[str], stop: float, times: list[float], failed: list[str]
+) -> None:
     """Sends one request after the other over one connection, until `stop`."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for number in range(10**9):
         start = time.monotonic()
         if start > stop:
             break
-        body = json.dumps({"inputs": texts[number % len(texts)]}).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        body = server.body(texts[number % len(texts)])
+        head = f"POST {server.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")
         size = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
@@ -56,13 +72,13 @@ async def client(port: int, path: str, texts: list[str], stop: float, times: lis
     writer.close()
 
 
-async def load(port: int, path: str, clients: int, seconds: float) -> tuple[list[float], list[str], float]:
+async def load(port: int, server: Server, clients: int, seconds: float) -> tuple[list[float], list[str], float]:
     """Runs clients for some seconds. Returns (times of requests, statuses of failures, seconds)."""
     times: list[float] = []
     failed: list[str] = []
     start = time.monotonic()
     parts = [texts_of(50, seed) for seed in range(clients)]
-    await asyncio.gather(*[client(port, path, part, start + seconds, times, failed) for part in parts])
+    await asyncio.gather(*[client(port, server, part, start + seconds, times, failed) for part in parts])
     return times, failed, time.monotonic() - start
 
 
@@ -71,35 +87,37 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-def servers_of(options: argparse.Namespace) -> dict[str, list[str]]:
-    """{name: command without the port} of the servers."""
+def servers_of(options: argparse.Namespace) -> dict[str, Server]:
+    """{name: server}, ours first."""
     python = sys.executable
-    found = {"kerasbert": [python, "-m", "pipelines.serve", options.export, "--api", "--port"]}
+    found = {"kerasbert": Server([python, "-m", "pipelines.serve", options.export, "--api", "--port"])}
     if options.int8:
-        found["kerasbert, int8"] = [python, "-m", "pipelines.serve", options.int8, "--api", "--port"]
-    found["ONNX Runtime, 60 lines"] = [python, str(HERE / "onnx_server.py"), options.export]
+        found["kerasbert, int8"] = Server([python, "-m", "pipelines.serve", options.int8, "--api", "--port"])
+    found["ONNX Runtime, 60 lines"] = Server([python, str(HERE / "onnx_server.py"), options.export])
     if options.model:
-        found["sentence-transformers, 30 lines"] = [
-            python,
-            str(HERE / "sentence_transformers_server.py"),
-            options.model,
-        ]
+        found["sentence-transformers, 30 lines"] = Server(
+            [python, str(HERE / "sentence_transformers_server.py"), options.model]
+        )
+    if options.model and options.infinity:
+        model = ["--model-id", options.model, "--served-model-name", "model", "--device", "cpu"]
+        command = [options.infinity, "v2", *model, "--no-bettertransformer", "--port"]
+        found["Infinity, torch"] = Server(command, "/embeddings", "input")
     return found
 
 
-def started(command: list[str]) -> tuple[subprocess.Popen, int, float]:
+def started(server: Server) -> tuple[subprocess.Popen, int, float]:
     """Starts a server. Returns (process, port, seconds until its first answer)."""
     port, start = free_port(), time.monotonic()
-    process = subprocess.Popen([*command, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    body = json.dumps({"inputs": "a text"}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/embed", body, {"Content-Type": "application/json"})
+    process = subprocess.Popen([*server.command, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address, headers = f"http://127.0.0.1:{port}{server.path}", {"Content-Type": "application/json"}
+    request = urllib.request.Request(address, server.body("a text"), headers)
     while True:
         try:
             urllib.request.urlopen(request, timeout=60).read()
             return process, port, time.monotonic() - start
         except OSError:
             if process.poll() is not None:
-                raise SystemExit(f"{' '.join(command)} has ended") from None
+                raise SystemExit(f"{' '.join(server.command)} has ended") from None
             time.sleep(0.02)
 
 
@@ -114,22 +132,24 @@ def main() -> None:
     parser.add_argument("export")
     parser.add_argument("--model")
     parser.add_argument("--int8")
+    parser.add_argument("--infinity")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    servers = servers_of(options)
     running = {}
     rows: dict[str, list] = {}
     try:
-        for name, command in servers_of(options).items():
-            running[name] = started(command)
+        for name, server in servers.items():
+            running[name] = started(server)
         engine = open_export(Path(options.export))
         for _ in range(options.rounds):
             for name, (process, port, first) in running.items():
                 for other, (paused, *_) in running.items():
                     os.kill(paused.pid, signal.SIGCONT if other == name else signal.SIGSTOP)
-                asyncio.run(load(port, "/embed", options.clients, 1))
-                times, failed, seconds = asyncio.run(load(port, "/embed", options.clients, options.seconds))
+                asyncio.run(load(port, servers[name], options.clients, 1))
+                times, failed, seconds = asyncio.run(load(port, servers[name], options.clients, options.seconds))
                 p50, p99 = np.percentile(times, [50, 99]) * 1_000
                 rows.setdefault(name, []).append(
                     (len(times) / seconds, p50, p99, len(failed), first, resident(process))

@@ -205,10 +205,8 @@ def _truncation(path):
 
 def _means(table, rows):
     """The means of the vectors in a table, float32 (n, m), for the ids of n texts; 0 without ids."""
-    lengths = np.array([len(row) for row in rows])
     sums = np.zeros((len(rows), table.shape[1]), "float32")
-    some = np.flatnonzero(lengths)
-    if len(some):
-        starts = np.cumsum(lengths[some]) - lengths[some]
-        sums[some] = np.add.reduceat(table[np.concatenate(rows)], starts, axis=0)
-    return sums / np.maximum(lengths, 1)[:, None].astype("float32")
+    for row, total in zip(rows, sums, strict=True):  # several times as fast as one `np.add.reduceat`
+        np.add.reduce(table[row], axis=0, out=total)
+    lengths = np.maximum([len(row) for row in rows], 1).astype("float32")
+    return sums / lengths[:, None]
