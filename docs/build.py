@@ -1,7 +1,8 @@
-"""Builds the documentation without warnings, checks its links, and says how long pages took.
+"""Builds the documentation without warnings, checks its links and its search, and says how long pages took.
 
 python docs/build.py                   everything: `make docs`
 python docs/build.py guides/pretrain   executes only this page, while writing it; outputs of others come from the cache
+DOCS_EXECUTION=off python docs/build.py     executes nothing
 
 Code cells run on PyTorch, or on the backend in KERAS_BACKEND. A page whose code and package have not changed since the
 last build is not executed again; remove build/docs for a build from nothing.
@@ -27,7 +28,8 @@ def build(pages=()):
     """Builds the site and prints what is wrong with it.
 
     Args:
-        pages: names of the pages to execute, such as "guides/pretrain"; none: all, and links and durations are checked.
+        pages: names of the pages to execute, such as "guides/pretrain"; none: all, and links, searches and durations
+            are checked.
 
     Returns: the number of problems.
     """
@@ -43,7 +45,7 @@ def build(pages=()):
     durations = _durations(app)
     for name, seconds in durations:
         print(f"{seconds:7.1f} s  {name}")
-    problems = [] if pages else [*_undocumented(app), *_broken_links()]
+    problems = [] if pages else [*_undocumented(app), *_broken_links(), *_wrong_answers()]
     for line in (*problems, *_slow(durations)):  # a busy machine is slow, which is no mistake in a page
         print(line)
     found = app._warncount + len(problems)
@@ -81,6 +83,10 @@ def _broken_links():
     links = importlib.import_module("links")  # docs/_ext is on the path since Sphinx read conf.py
     print(f"{len(links.external_links(OUTPUT))} addresses outside the site were not visited")
     return [f"broken link: {line}" for line in links.broken_links(OUTPUT)]
+
+
+def _wrong_answers():
+    return importlib.import_module("searching").wrong_answers(OUTPUT)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ author = "the kerasbert authors"
 copyright = "2026, the kerasbert authors. Apache License 2.0"
 version = release = kerasbert.__version__
 
+# The addresses of the repository (on GitHub, GitLab or Bitbucket) and of these pages, both ending in "/", once there
+# are some. They give the pages links to an editor, canonical addresses, a sitemap, and a picture in shared links.
+REPOSITORY = os.environ.get("DOCS_REPOSITORY", "")
+SITE = os.environ.get("DOCS_SITE", "")
+
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -47,12 +52,17 @@ extensions = [
     "docstrings",
     "family_pages",
     "native_math",
+    "searching",
     "source_links",
+    "web",
 ]
-exclude_patterns = ["_ext", "data", "README.md"]
+exclude_patterns = ["_ext", "_templates", "data", "README.md"]
 source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
-myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
+myst_substitutions = {
+    "clone": f"a clone of [the repository]({REPOSITORY})" if REPOSITORY else "a clone of the repository"
+}
 myst_links_external_new_tab = False
 
 # === Code cells ===
@@ -101,6 +111,10 @@ toc_object_entries = False
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = f"kerasbert {version}"
+html_baseurl = SITE
+html_favicon = "_static/favicon.svg"
+html_additional_pages = {"404": "404.html"}
+templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css", "objective.css"]
 html_copy_source = False
@@ -109,6 +123,8 @@ html_theme_options = {
     "navigation_with_keys": True,
     "light_css_variables": {"code-font-size": "79%"},
 }
+if REPOSITORY:
+    html_theme_options |= {"source_repository": REPOSITORY, "source_branch": "main", "source_directory": "docs/"}
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 copybutton_exclude = ".linenos, .gp, .go"

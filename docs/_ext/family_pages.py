@@ -5,7 +5,8 @@
     ```
 
 `show` is one of diagram, facts, config, sizes, checkpoints, recipes and objective. `recipes` names the modules whose
-recipes are listed or, for `objective`, the recipes that corrupt the sentence.
+recipes are listed or, for `objective`, the recipes that corrupt the sentence. A `brief` picture of an objective is one
+without the original text and the notes.
 """
 
 import importlib
@@ -39,6 +40,7 @@ class FamilyPart(SphinxDirective):
         "translation": directives.unchanged,
         "seed": directives.nonnegative_int,
         "pieces": directives.nonnegative_int,
+        "brief": directives.flag,
     }
 
     def run(self):
@@ -51,7 +53,8 @@ class FamilyPart(SphinxDirective):
             options = {
                 key: self.options[key] for key in ("sentence", "translation", "seed", "pieces") if key in self.options
             }
-            return [nodes.raw("", objective_picture(self.options["recipes"].split(), **options), format="html")]
+            picture = objective_picture(self.options["recipes"].split(), brief="brief" in self.options, **options)
+            return [nodes.raw("", picture, format="html")]
         if part == "facts":
             return self.facts(name)
         makers = {

@@ -164,12 +164,13 @@ def recipes_table(modules):
 SENTENCE = "The old bridge was closed after the storm damaged two of its towers."
 
 
-def objective_picture(recipes, sentence=SENTENCE, **options):
+def objective_picture(recipes, sentence=SENTENCE, brief=False, **options):
     """HTML of the rows that runs of the recipes read, and of what they predict.
 
     Args:
         recipes: names of recipes.
         sentence: the text.
+        brief: whether the original text and the notes are left out.
         **options: of `pipelines.show.corruption.Example`.
     """
     from pipelines.recipes.recipe import find_recipe
@@ -179,4 +180,9 @@ def objective_picture(recipes, sentence=SENTENCE, **options):
     pictures = []
     for name in recipes:
         pictures += corrupted(find_recipe(name), Example(sentence, **options))
+    if brief:
+        pictures = [
+            dataclasses.replace(rows, lines=tuple(line for line in rows.lines if line.label != "text"), notes=())
+            for rows in pictures
+        ]
     return f'<div class="objective">{rows_as_html(pictures).replace("h2>", "h4>")}</div>'

@@ -6,14 +6,16 @@ file of the other, which gives a link to nowhere.
 
 
 def consistent(app, env):
-    """Moves each link of a source file to the page that describes the name in the module that the links use."""
+    """Moves each link of a source file to the page that describes the name in the module that the links use, if any."""
     described = env.get_domain("py").objects
     for entry in getattr(env, "_viewcode_modules", {}).values():
         if entry:
             _, _, pages, module = entry
-            for name in pages:
+            for name in [*pages]:
                 if found := described.get(f"{module}.{name}"):
                     pages[name] = found.docname
+                else:
+                    del pages[name]
     return []
 
 

@@ -104,6 +104,13 @@ def test_guides_execute_code_and_name_the_real_scale():
         assert "```{code-cell} python" in text and "## At real scale" in text, name
 
 
+def test_every_guide_is_in_the_sidebar_and_on_the_page_of_guides():
+    sidebar, table = PAGES[DOCS / "index.md"], PAGES[DOCS / "guides" / "index.md"]
+    for path in PAGES:
+        if path.parent.name == "guides" and path.stem != "index":
+            assert f"\nguides/{path.stem}\n" in sidebar and f"]({path.stem}.md)" in table, path.stem
+
+
 def test_no_banned_words():
     found = [
         f"{path.relative_to(DOCS)}: {match.group(0)!r}: write {instead}"
