@@ -201,9 +201,10 @@ def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tupl
     is_first &= words >= 0
     hosts = np.full(len(starts), -1, dtype=np.int32)
     hosts[words[is_first]] = words[is_first]
-    for word in np.flatnonzero(hosts < 0):
-        around = np.flatnonzero((offsets[:, 0] < starts[word]) & (starts[word] < offsets[:, 1]))
-        hosts[word] = words[around[-1]] if len(around) else -1
+    inside = np.flatnonzero(hosts < 0)
+    around = np.searchsorted(offsets[:, 0], starts[inside]) - 1  # the last token that begins before the word
+    inside, around = inside[around >= 0], around[around >= 0]
+    hosts[inside] = np.where(starts[inside] < offsets[around, 1], words[around], -1)
     return np.where(is_first, words, -1).astype(np.int32), hosts
 
 

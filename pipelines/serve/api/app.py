@@ -20,6 +20,7 @@ from .endpoint import Endpoint, encoded
 from .errors import RequestError, error_response
 from .gate import Access, Gate
 from .limits import Limits
+from .log import NOTES
 from .metrics import Metrics
 from .openapi import document
 from .service import Service
@@ -52,15 +53,17 @@ def create_app(models: Mapping[str, ExportedModel], limits: Limits, access: Acce
 
 def answering(endpoint: Endpoint, service: Service) -> Any:
     """Returns the function of a route that answers the requests of an endpoint."""
+    known = {**endpoint.fields, **endpoint.ignored}
 
     async def run(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise RequestError(415, f"A request must have the content type application/json. Received: {kind[:60]!r}.")
         body = await read_body(request, service.limits)
-        fields = parse(body, {**endpoint.fields, **endpoint.ignored}, endpoint.required)
+        NOTES.get()["bytes"] = len(body)
 
         async def work():
+            fields = await service.in_thread(lambda: parse(body, known, endpoint.required))
             content = await endpoint.answer(service, fields)
             return await service.in_thread(lambda: encoded(content))
 

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 from kerasbert.runtime import ExportedModel, Job, Row
 
 WINDOW = 4  # batches whose rows are sorted by length
-LEAST_TOKENS = 256  # of a batch; below, starting the engine costs more than padding
+LEAST_TOKENS = 256  # of a batch, with padding; below, starting the engine costs more than padding
 PADDING = 0.12  # maximum share of padding in a batch of more than `LEAST_TOKENS`
-FAIR_RATE = 10_000  # tokens a second: how far the rows of a long request stay behind those of later requests
+BATCH_SECONDS = 0.2  # a batch has fewer tokens where its maximum would take longer: others wait for it
+HEAD_START = 8  # by the length of its first row / HEAD_START, a request is after those that come at the same time
 
 
 class Overloaded(Exception):
@@ -31,7 +33,7 @@ class Overloaded(Exception):
 
 @dataclass(eq=False)
 class _Request:
-    """A request whose rows are computed, perhaps in several batches."""
+    """A request whose rows are computed, in one batch or in several."""
 
     model: ExportedModel
     rows: Sequence[Row]
@@ -44,12 +46,14 @@ class _Request:
 class Batcher:
     """Computes rows in a thread, in batches of rows of similar length.
 
-    The rows of a request are due one after the other, so that a short request does not wait for all of a long one. A
-    batch has the row that is due first, and those of the next ones whose lengths are closest.
+    Requests share the engine equally (start-time fair queueing, Goyal et al. 1996): a request of n tokens waits for at
+    most n tokens of each other request, so that a short one does not wait for all of a long one. A batch has the row
+    that is due first, and those of the next ones whose lengths are closest.
 
     Args:
         batch_tokens: maximum number of tokens per batch, with padding, unless a single row has more.
-        queue_tokens: maximum number of tokens that wait. A request that exceeds it is refused.
+        queue_tokens: maximum number of tokens for which a request waits. It is refused if there are more.
+        queue_seconds: maximum time for which it waits, as far as the speed is known.
         observe: function that is called with (rows, tokens, seconds) of each batch.
     """
 
@@ -57,10 +61,13 @@ class Batcher:
         self,
         batch_tokens: int = 1_024,
         queue_tokens: int = 262_144,
+        queue_seconds: float = float("inf"),
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ):
-        self.batch_tokens, self.queue_tokens, self.observe = batch_tokens, queue_tokens, observe
-        self.waiting = 0  # tokens in the queue
+        self.batch_tokens, self.queue_tokens, self.queue_seconds = batch_tokens, queue_tokens, queue_seconds
+        self.observe = observe
+        self._requests: set[_Request] = set()  # that have rows in the queue
+        self._clock = 0.0  # tokens: when the last batch was due
         self._queues: dict[ExportedModel, list[tuple]] = {}  # heaps of (due, number, request, index of the row)
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -80,16 +87,25 @@ class Batcher:
             return request.future
         with self._changed:
             tokens = job.tokens
-            if self._closing or (self.waiting and self.waiting + tokens > self.queue_tokens):
-                raise Overloaded(max(1, round(self.waiting / self._rate)) if self._rate else 1)
-            request.tokens, due, queue = tokens, time.monotonic(), self._queues.setdefault(model, [])
-            self.waiting += tokens
+            before = sum(min(tokens, other.tokens) for other in self._requests)
+            seconds = before / self._rate if self._rate else 0.0
+            if self._closing or before > self.queue_tokens or seconds > self.queue_seconds:
+                raise Overloaded(max(1, math.ceil(seconds / 2)))
+            request.tokens, queue = tokens, self._queues.setdefault(model, [])
+            due = self._clock + len(job.rows[0]) / HEAD_START
+            self._requests.add(request)
             for index, row in enumerate(job.rows):
                 heapq.heappush(queue, (due, next(self._numbers), request, index))
-                due += len(row) / FAIR_RATE
+                due += len(row)
             self._changed.notify()
         request.future.add_done_callback(lambda future: self._forget(request) if future.cancelled() else None)
         return request.future
+
+    @property
+    def waiting(self) -> int:
+        """Number of tokens in the queue."""
+        with self._changed:
+            return sum(request.tokens for request in self._requests)
 
     def close(self) -> None:
         """Refuses new requests, and returns when those in the queue are answered."""
@@ -99,10 +115,9 @@ class Batcher:
         self._thread.join()
 
     def _forget(self, request):
-        """Removes the tokens of a cancelled request from the queue; its rows are dropped when they are due."""
+        """Removes a cancelled request from those that wait; its rows are dropped when they are due."""
         with self._changed:
-            self.waiting -= request.tokens
-            request.tokens = 0
+            self._requests.discard(request)
 
     # === The thread ===
 
@@ -121,19 +136,24 @@ class Batcher:
         if not due:
             return []
         queue = self._queues[min(due, key=lambda model: due[model])]
+        most = self.batch_tokens
+        if self._rate:
+            most = min(most, max(LEAST_TOKENS, int(self._rate * BATCH_SECONDS)))
         window, tokens = [heapq.heappop(queue)], 0
         first = window[0]
-        while tokens < WINDOW * self.batch_tokens and self._drop_cancelled(queue):
+        self._clock = first[0]
+        while tokens < WINDOW * most and self._drop_cancelled(queue):
             window.append(heapq.heappop(queue))
             tokens += _length(window[-1])
         window.sort(key=_length)
-        start, stop = chosen(list(map(_length, window)), window.index(first), self.batch_tokens)
+        start, stop = chosen(list(map(_length, window)), window.index(first), most)
         for entry in (*window[:start], *window[stop:]):
             heapq.heappush(queue, entry)
         batch = [(request, index) for _, _, request, index in window[start:stop]]
         for request, index in batch:
-            self.waiting -= len(request.rows[index])
             request.tokens -= len(request.rows[index])
+            if not request.tokens:
+                self._requests.discard(request)
         return batch
 
     @staticmethod
@@ -156,7 +176,8 @@ class Batcher:
                     self._compute([entry for entry in batch if entry[0] is request])
             return
         tokens, seconds = sum(map(len, rows)), time.monotonic() - start
-        self._rate = 0.9 * self._rate + 0.1 * tokens / seconds if self._rate else tokens / seconds
+        if tokens >= LEAST_TOKENS / 2:  # shorter ones say how long the engine takes to start
+            self._rate = 0.9 * self._rate + 0.1 * tokens / seconds if self._rate else tokens / seconds
         self.observe(len(rows), tokens, seconds)
         for (request, index), output in zip(batch, outputs, strict=True):
             request.outputs[index] = output
@@ -183,7 +204,7 @@ def chosen(lengths: Sequence[int], first: int, tokens: int) -> tuple[int, int]:
         shorter = below <= above
         width, added = (lengths[stop - 1], lengths[start - 1]) if shorter else (lengths[stop], lengths[stop])
         size = width * (count + 1)
-        if size > tokens or (total >= LEAST_TOKENS and total + added < (1 - PADDING) * size):
+        if size > tokens or (size > LEAST_TOKENS and total + added < (1 - PADDING) * size):
             break
         start, stop, total = (start - 1, stop, total + added) if shorter else (start, stop + 1, total + added)
     return start, stop

@@ -11,6 +11,8 @@ from kerasbert.data.text.json_files import check_types, is_text, shortened
 from .errors import RequestError
 from .limits import MOST_CHARACTERS, Limits
 
+SEEN = 64  # items of a list that are looked at to say what it is
+
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """Reads the body of a request. Raises a RequestError if it is too large, as soon as that is known."""
@@ -66,7 +68,7 @@ def parse(body: bytes, fields: Mapping[str, Any], required: tuple[str, ...]) -> 
 def text_list(value: Any, name: str, limits: Limits) -> list[str]:
     """Returns the texts of a field, which is a text or a list of them. Refuses token ids, which clients may send."""
     texts = [value] if isinstance(value, str) else value
-    if isinstance(texts, list) and texts and all(map(_is_ids, texts)):
+    if isinstance(texts, list) and texts and all(map(_is_ids, texts[:SEEN])):
         raise RequestError(
             400,
             f"`{name}` must be a text or a list of texts. Received: token ids, which belong to the vocabulary of "
@@ -78,7 +80,7 @@ def text_list(value: Any, name: str, limits: Limits) -> list[str]:
 
 
 def _is_ids(part):
-    return isinstance(part, int) or (isinstance(part, list) and all(isinstance(one, int) for one in part))
+    return isinstance(part, int) or (isinstance(part, list) and all(isinstance(one, int) for one in part[:SEEN]))
 
 
 def checked_texts(texts: Any, name: str, limits: Limits) -> list[str]:

@@ -13,9 +13,14 @@ class Limits(Options):
         max_bytes: maximum size of a request.
         max_texts: maximum number of texts in a request.
         max_tokens: maximum number of tokens in a request, after truncation.
-        max_requests: maximum number of requests at a time. Further ones get the status 429.
+        max_requests: maximum number of requests that are answered at a time. Further ones get the status 429.
         max_seconds: maximum time of a request.
-        queue_tokens: maximum number of tokens that wait to be computed. Further requests get the status 429.
+        held_bytes: maximum number of bytes of all requests and responses at a time. Further large requests get the
+            status 429.
+        queue_tokens: maximum number of tokens that are computed before those of a request. Requests that would wait for
+            more get the status 429.
+        queue_seconds: maximum time for which a request waits for others, as far as the speed is known. Requests that
+            would wait for longer get the status 429.
         batch_tokens: maximum number of tokens that are computed together.
         truncate: whether texts with more tokens than the model reads are truncated, where a request does not say.
             Otherwise, they are refused.
@@ -26,7 +31,9 @@ class Limits(Options):
     max_tokens: int = 262_144
     max_requests: int = 512
     max_seconds: float = 60.0
+    held_bytes: int = 64_000_000
     queue_tokens: int = 262_144
+    queue_seconds: float = 10.0
     batch_tokens: int = 1_024
     truncate: bool = True
 

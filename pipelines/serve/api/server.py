@@ -1,5 +1,6 @@
 """Runs the server: opens the models, listens, writes the log, and ends when the requests are answered."""
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -26,6 +27,7 @@ from kerasbert.runtime.programs import number_of_cores
 from ..exports import find_export
 from ..request_limits import own_names
 from .app import create_app
+from .connections import Connection
 from .gate import Access
 from .limits import Limits
 from .log import JsonLines, logger
@@ -118,10 +120,14 @@ def run(listening: socket.socket, address: str | None = None) -> None:
     """
     settings = json.loads(os.environ[SETTINGS])
     limits = Limits(**settings["limits"])
-    options: dict[str, Any] = dict(log_config=None, access_log=False, server_header=False, proxy_headers=False)
+    options: dict[str, Any] = dict(
+        log_config=None, access_log=False, server_header=False, proxy_headers=False, http=Connection, ws="none"
+    )
     options |= dict(timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(limits.max_seconds) + 1)
     write_log()
     app = open_app(settings, limits)
+    gc.collect()
+    gc.freeze()  # so that the collections while large requests are parsed take less time
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))  # called once the server has ended
     if address is not None:
         print(address, flush=True)

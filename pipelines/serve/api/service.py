@@ -15,7 +15,8 @@ from .limits import Limits
 from .log import NOTES
 from .metrics import Metrics
 
-TOKENIZERS = 2  # threads
+TOKENIZERS = 2  # threads, and one more for large requests, so that the others need not wait for these
+LARGE_BYTES, LARGE_INPUTS = 32_768, 64
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,10 @@ class Service:
 
     def __init__(self, models: Mapping[str, ExportedModel], limits: Limits, metrics: Metrics):
         self.models, self.limits, self.metrics = models, limits, metrics
-        self.batcher = Batcher(limits.batch_tokens, limits.queue_tokens, metrics.observe_batch)
+        self.batcher = Batcher(limits.batch_tokens, limits.queue_tokens, limits.queue_seconds, metrics.observe_batch)
         metrics.watch_queue(lambda: self.batcher.waiting)
         self.tokenizers = ThreadPoolExecutor(TOKENIZERS, thread_name_prefix="tokenizer")
+        self.large = ThreadPoolExecutor(1, thread_name_prefix="large")
 
     def model(self, kind: type[ExportedModel], name: str | None = None) -> tuple[str, ExportedModel]:
         """Returns (name, model) of the first model of a class, or of the one that a request names."""
@@ -83,8 +85,9 @@ class Service:
         """
         name, model = self.model(kind, name)
         options["truncate"] = self.limits.truncate if options.get("truncate") is None else options["truncate"]
+        NOTES.get().update(model=name, inputs=len(inputs))
         job = await self.in_thread(lambda: model.job(inputs, **options))
-        NOTES.get().update(model=name, inputs=len(inputs), tokens=job.tokens)
+        NOTES.get()["tokens"] = job.tokens
         if job.tokens > self.limits.max_tokens:
             raise RequestError(
                 413, f"A request may have at most {self.limits.max_tokens:,} tokens. Received: {job.tokens:,}."
@@ -97,8 +100,11 @@ class Service:
         return Answered(name, await self.in_thread(lambda: job.read(outputs)), job.tokens)
 
     async def in_thread(self, function: Callable) -> Any:
+        """Calls a function in a thread, and returns what it returns. Its errors are those of the request."""
+        notes = NOTES.get()
+        large = notes.get("bytes", 0) > LARGE_BYTES or notes.get("inputs", 0) > LARGE_INPUTS
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.tokenizers, function)
+            return await asyncio.get_running_loop().run_in_executor(self.large if large else self.tokenizers, function)
         except TooLong as error:
             raise RequestError(413, str(error), "context_length_exceeded", "input") from None
         except ValueError as error:
@@ -108,3 +114,4 @@ class Service:
         """Waits for the requests in the queue."""
         self.batcher.close()
         self.tokenizers.shutdown()
+        self.large.shutdown()

@@ -29,10 +29,11 @@ async def embed_sparse(service: Service, fields: dict[str, Any]) -> list:
     texts = text_list(fields["inputs"], "inputs", service.limits)
     options = {"truncate": fields.get("truncate"), "prompt": fields.get("prompt_name")}
     answered = await service.answer(SparseEmbedder, fields.get("model"), texts, **options)
-    return [
-        [{"index": index, "value": value} for index, value in zip(ids.tolist(), weights.tolist(), strict=True)]
-        for ids, weights in answered.answers
-    ]
+    return await service.in_thread(lambda: [_weights(*one) for one in answered.answers])
+
+
+def _weights(ids, weights):
+    return [{"index": index, "value": value} for index, value in zip(ids.tolist(), weights.tolist(), strict=True)]
 
 
 async def predict(service: Service, fields: dict[str, Any]) -> list:

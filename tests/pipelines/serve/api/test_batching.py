@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kerasbert.runtime import Job, Row
+from pipelines.serve.api import batching
 from pipelines.serve.api.batching import LEAST_TOKENS, Batcher, Overloaded, chosen
 
 pytestmark = pytest.mark.one_backend
@@ -80,18 +81,33 @@ def test_short_requests_pass_long_ones(slow):
 
 def test_a_full_queue_and_clients_that_leave(slow):
     model, batcher = slow
-    futures = [batcher.submit(model, job(40)), batcher.submit(model, job(30, 30))]
+    futures = [batcher.submit(model, job(*lengths)) for lengths in ([40], [30, 30], [1])]
     with pytest.raises(Overloaded, match="Try again in 1 s"):
-        batcher.submit(model, job(1))
-    assert batcher.waiting == 100
-    assert futures[1].cancel() and batcher.waiting == 40
-    after = batcher.submit(model, job(9))
+        batcher.submit(model, job(70))  # which would wait for all of them, and the short one did for 2 tokens
+    assert batcher.waiting == 101
+    assert futures[1].cancel() and batcher.waiting == 41
+    after = batcher.submit(model, job(70))
     for _ in range(9):
         model.may_go.release()
     assert len(futures[0].result(20)) == len(after.result(20)) == 1
     with pytest.raises(CancelledError):
         futures[1].result()
     assert 30 not in sum(model.batches, [])
+
+
+def test_what_takes_too_long(slow, monkeypatch):
+    """Requests that would wait for too long are refused, and batches that would take too long are smaller."""
+    model, batcher = slow
+    batcher.queue_seconds, batcher._rate = 4.0, 10.0
+    futures = [batcher.submit(model, job(30)), batcher.submit(model, job(25))]
+    with pytest.raises(Overloaded, match="Try again in 3 s"):
+        batcher.submit(model, job(30))
+    futures.append(batcher.submit(model, job(20)))
+    monkeypatch.setattr(batching, "LEAST_TOKENS", 8)
+    for _ in range(9):
+        model.may_go.release()
+    assert [len(future.result(20)[0]) for future in futures] == [30, 25, 20]
+    assert model.batches[:2] == [[1], [20]]  # and not with one of the others
 
 
 def test_an_error_reaches_only_its_request(slow):

@@ -3,12 +3,11 @@
 import asyncio
 import json
 import logging
-import random
 
 import pytest
 from starlette.testclient import TestClient
 
-from pipelines.serve.api.app import ENDPOINTS, create_app
+from pipelines.serve.api.app import create_app
 from pipelines.serve.api.gate import Access
 from pipelines.serve.api.limits import Limits
 from pipelines.serve.api.log import JsonLines
@@ -84,33 +83,6 @@ def test_other_content_is_refused(client_of):
     assert client.post("/embed", json={"inputs": "a"}).status_code == 200
 
 
-def test_hundreds_of_hostile_requests(client_of):
-    """None is answered with an error of the server, and the server goes on."""
-    client, generator = client_of(Limits(max_bytes=20_000, max_texts=20)), random.Random(0)
-    texts = [
-        "",
-        " ",
-        "\x00",
-        "[MASK]",
-        "\u202e",
-        "e\u0301" * 50,
-        "的" * 900,
-        "x" * 5_000,
-        " " * 9_000,
-        "👩‍👩‍👧",
-        "\ud83d",
-    ]
-    values = [None, True, -1, 0, 1.5, 1e308, 10**30, [], {}, [[]], [None], {"text": "a"}, *texts, texts, [texts, texts]]
-    for _ in range(400):
-        endpoint = generator.choice(ENDPOINTS)
-        names = [name for name in endpoint.fields if generator.random() < 0.4 or name in endpoint.required]
-        body = {name: generator.choice(values) for name in names if name != "model" or generator.random() < 0.1}
-        response = client.post(endpoint.path, content=json.dumps(body).encode(), headers=JSON)
-        assert response.status_code in (200, 400, 404, 413), (endpoint.path, body, response.text)
-        json.loads(response.content)
-    assert client.post("/embed", json={"inputs": "the cat"}).status_code == 200
-
-
 async def call(app, body, receive=None, path="/embed"):
     """Calls an application. Returns (status, headers, body)."""
     sent, messages = [], [{"type": "http.request", "body": body, "more_body": False}]
@@ -171,6 +143,7 @@ def test_slow_clients_and_clients_that_leave(models, caplog):
         "model",
         "inputs",
         "tokens",
+        "bytes",
     }
     assert "secret" not in json.dumps(lines)
 

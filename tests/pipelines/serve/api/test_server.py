@@ -18,6 +18,7 @@ from pipelines.serve.api.options import Server
 from pipelines.serve.api.server import check_access, named_exports, token_of
 from pipelines.serve.command import serve
 from tests.conftest import REPOSITORY
+from tests.fuzz.requests import attacked
 
 pytestmark = pytest.mark.one_backend
 
@@ -87,6 +88,14 @@ def test_several_processes_share_a_port_and_their_metrics(exports):
         assert 'kerasbert_requests_total{endpoint="/embed",status="200"} 20.0' in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_hostile_clients(exports):
+    """No request harms the server or delays its other clients; `tests.fuzz.requests` says how."""
+    small = ["--max-bytes", "200000", "--max-texts", "300", "--max-tokens", "20000"]
+    found = attacked([exports[name] for name in exports], 144, pace=0.05, options=small)
+    assert not [said for said in found["failures"] if "waited for" not in said]
+    assert found["answers"] > 9 and found["slowest"] < 5  # on a machine that runs other tests meanwhile
 
 
 def test_who_may_use_a_server(tmp_path, monkeypatch, exports):
