@@ -1,7 +1,7 @@
 """Writes the vectors of texts: the lines of a file, or a column of a table.
 
-python -m pipelines.embed documents.txt --model saved_models/mine --output vectors.npy
-python -m pipelines.embed corpus.jsonl --model saved_models/mine --column text --prompt document --output vectors.npy
+python -m pipelines.embed saved_models/mine documents.txt --output vectors.npy
+python -m pipelines.embed saved_models/mine corpus.jsonl --column text --prompt document --output vectors.npy
 """
 
 import functools
@@ -34,8 +34,6 @@ def embed(
 
     The vectors of the tokens of a multi-vector model are written below one another, with the number of tokens of each
     text: an .npz with the arrays `vectors` and `lengths`.
-
-    The file may be given first, without an option name.
 
     Args:
         input: file of texts, one per line, a table, or hf://name:configuration#split.
@@ -85,7 +83,9 @@ def check_suffix(path: Path, vectors) -> None:
         raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
 
 
-main = Command(embed, groups={"data": ("input", "output", "column"), "model": ("model", "prompt")}, first=("input",))
+main = Command(
+    embed, groups={"data": ("input", "output", "column"), "model": ("model", "prompt")}, first=("model", "input")
+)
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,9 @@
 """Evaluates a saved model: a task model on examples, a language model on a corpus or on minimal pairs.
 
-python -m pipelines.evaluate --model saved_models/mine --data test.csv
-python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
-python -m pipelines.evaluate --model saved_models/gpt2_mini_en --task minimal-pairs --data blimp/data
-python -m pipelines.evaluate --model saved_models/reranker --task retrieval --data scifact --first-stage bm25
+python -m pipelines.evaluate saved_models/mine --data test.csv
+python -m pipelines.evaluate saved_models/quickstart --corpus corpora/held_out
+python -m pipelines.evaluate saved_models/gpt2_mini_en --task minimal-pairs --data blimp/data
+python -m pipelines.evaluate saved_models/reranker --task retrieval --data scifact --first-stage bm25
 """
 
 import json
@@ -288,6 +288,7 @@ main = Command(
         "corpus": ("corpus", "length", "steps"),
         "results": ("output", "answers"),
     },
+    first=("model",),
 )
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Fine-tunes a pretrained model for a task, evaluates it, and saves it with its scores and predictions.
 
-python -m pipelines.finetune --model saved_models/quickstart --data train.csv --output saved_models/mine
-python -m pipelines.finetune --model saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
+python -m pipelines.finetune saved_models/quickstart --data train.csv --output saved_models/mine
+python -m pipelines.finetune saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
 """
 
 import functools
@@ -60,11 +60,11 @@ def finetune(
     output: Path = Path("saved_models/fine_tuned"),
     held_out: tuple[str, ...] = (),
     task: str = "classes",
-    files: Files = Files(),
-    columns: Columns = GUESSED,
-    start: Start = Start(),
     training: Training = Training(),
     optimizer: Optimizer = Optimizer(),
+    start: Start = Start(),
+    files: Files = Files(),
+    columns: Columns = GUESSED,
     generation: Generation = Generation(),
     objective: Objective = Objective(),
     lora: Lora = WHOLE_MODEL,
@@ -74,17 +74,17 @@ def finetune(
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
-        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's JSON, a folder of RACE's files, lines
-            of `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split; for embedders and
-            rerankers, rows of texts, with or without a label. Default: the data set of the task on the hub.
+        data: examples: CSV, TSV, JSON, JSONL, Parquet, or hf://name:configuration#split. Also CoNLL's columns, SQuAD's
+            JSON, a folder of RACE's files, lines of `label text`, and two parallel files `train.de,train.en`; for
+            embedders and rerankers, rows of texts, maybe with a label. Default: the data set of the task on the hub.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
             separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
             and the scores on examples of the first data set (at most 1000) are reported. Embedders and rerankers are
             also evaluated on folders in the form of BEIR.
-        task: a kind (classes, labels, score, ner, questions, choices, sequences, embed, sparse, multivector, rerank),
-            or the name of a data set, whose official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte,
-            wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy, summarization, ...
+        task: classes, labels, score, ner, questions, choices, sequences, embed, sparse, multivector, rerank, or the
+            name of a data set. The official files of a data set are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli,
+            rte, wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy, summarization, ...
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
         lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
@@ -200,7 +200,7 @@ def read_texts(
     return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss)
 
 
-main = Command(finetune, groups={"data": ("data", "held_out", "task"), "model": ("model", "output")})
+main = Command(finetune, groups={"model": ("model", "output"), "data": ("data", "held_out", "task")}, first=("model",))
 
 if __name__ == "__main__":
     main()

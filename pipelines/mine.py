@@ -1,7 +1,7 @@
 """Finds hard negatives for pairs of a query and a positive, and writes examples for `kerasbert finetune`.
 
-python -m pipelines.mine pairs.csv --model saved_models/mine --output negatives.jsonl
-python -m pipelines.mine pairs.csv --model saved_models/mine --layout labeled-pair --output pairs_for_a_reranker.jsonl
+python -m pipelines.mine saved_models/mine pairs.csv --output negatives.jsonl
+python -m pipelines.mine saved_models/mine pairs.csv --layout labeled-pair --output pairs_for_a_reranker.jsonl
 """
 
 import json
@@ -67,8 +67,6 @@ def mine(
 ) -> None:
     """Finds documents that are similar to queries, but none of their positives, and writes them as JSON lines.
 
-    The file may be given first, without an option name.
-
     Args:
         input: table with pairs of a query and a positive. A query may have several positives.
         model: folder of the embedder that finds the documents, or hf://org/name.
@@ -119,7 +117,7 @@ def columns_of(layout: str, negatives: int, with_scores: bool) -> list[str]:
 main = Command(
     mine,
     groups={"data": ("input", "output", "documents", "layout", "with_scores"), "model": ("model", "reranker")},
-    first=("input",),
+    first=("model", "input"),
 )
 
 if __name__ == "__main__":

@@ -50,8 +50,6 @@ def predict(
     other file formats of `finetune` and `evaluate` are supported, with or without labels. If all lines begin with a
     label of the model (`label text`), the labels are dropped.
 
-    Model and texts may also be given first, without option names.
-
     Args:
         model: folder of a model, or hf://org/name.
         input: file, folder of RACE's files, or hf://name:configuration#split. Default: lines of standard input.

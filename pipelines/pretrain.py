@@ -42,7 +42,7 @@ def pretrain(
             fr=corpora/fr, and de-fr=corpora/pairs for parallel text.
         run: folder for the recipe, the logs, the curves and the checkpoints. A run that it contains continues.
         recipe: name of a recipe, such as bert.base; the recipe.json of another run or of a model; or recipes.py:mine,
-            the function `mine` of a Python file. It may also be the first argument, without --recipe.
+            the function `mine` of a Python file.
         held_out: corpora of held-out text, which are evaluated at every report.
         held_out_steps: maximum number of held-out batches per evaluation.
         report_every: updates between reports, each with a checkpoint. It is reduced to a divisor of the run's steps.

@@ -28,8 +28,6 @@ def find(
 ) -> None:
     """Prints the best documents for each query, as JSON lines.
 
-    The queries may be given first, without an option name.
-
     Args:
         documents: file with the documents: lines of text, or a table with one column.
         model: bm25 for a search by words, or folder of an embedder.

@@ -22,7 +22,7 @@ from ..core.registration import Deferred
 from ..data.text import shipped
 from ..data.text.files import digest_of
 from ..data.text.folders import read_together
-from ..data.text.json_files import check_types, closest, read_json, shortened
+from ..data.text.json_files import check_types, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..data.tokenizers.writing import TOKENIZER_FILES
@@ -89,12 +89,11 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
         if found is not None:
             return found
         known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
-        sizes = closest(path, size_names())
         close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
         raise FileNotFoundError(
-            f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "
-            f"size ({sizes}). Received: {str(path)!r}, which is none of them."
-            + (f" Did you mean {close[0]}?" if close else "")
+            f"There is no model {str(path)!r}.{f' Did you mean {close[0]}?' if close else ''} A model is a folder, "
+            f"hf://org/name, or one that comes with kerasbert ({known}); `from_preset` also takes names of sizes, such "
+            "as bert_base."
         )
     return Path(path)
 

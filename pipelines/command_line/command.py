@@ -11,16 +11,9 @@ from pathlib import Path
 
 from kerasbert.command_line import did_you_mean, fail, printable
 
-from .options import (
-    as_arguments,
-    check_counts,
-    description,
-    option_values,
-    options_class,
-    positional,
-    repeated_option,
-    unknown_option,
-)
+from .help import help_text, usage
+from .mistakes import missing_option, positional, repeated_option, unknown_option, wrong_value
+from .options import as_arguments, option_values, options_class
 from .settings import with_settings_file
 
 PIPELINES = __package__.rpartition(".")[0]  # "pipelines", or "kerasbert.pipelines" in the wheel
@@ -96,25 +89,36 @@ class Command:
                 self.function(**as_arguments(self.function, values))
 
     def parse(self, arguments: list[str], program: str) -> dict:
-        """Parses the command line. Returns {option: value}."""
+        """Parses the command line. Returns {option: value}. Prints the help and ends, if the arguments ask for it."""
         import tyro
 
+        if {"-h", "--help", "--help-all"} & {*arguments}:
+            print(help_text(self.function, self.groups, self.first, program, whole="--help-all" in arguments))
+            sys.exit(0)
         arguments = self._named(arguments)
-        mistake = unknown_option(self.function, arguments) or repeated_option(arguments)
+        self._check(unknown_option(self.function, arguments) or repeated_option(arguments), program)
+        arguments = with_settings_file(self.function, arguments)
+        self._check(wrong_value(self.function, arguments), program)
+        if missing := missing_option(self.function, arguments, self.first):
+            self._check(f"{missing} Usage: {usage(self.function, self.first, program)}.", program)
+        return option_values(tyro.cli(self.options(), prog=program, args=arguments))
+
+    def _check(self, mistake: str | None, program: str) -> None:
+        """Ends the program if there is a mistake in the command line."""
         if mistake:
             fail(f"{mistake} `{program} --help` lists the options.")
-        arguments = with_settings_file(self.function, arguments)
-        text = description(self.function, words_of(program))
-        values = option_values(tyro.cli(self.options(), prog=program, description=text, args=arguments))
-        check_counts(values)
-        return values
 
     def _named(self, arguments: list[str]) -> list[str]:
-        """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
+        """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"].
+
+        Names that are given as options are passed over: ["--model", "m", "a text"] -> ["--texts", "a text", ...].
+        """
         values, rest = positional(self.function, arguments)
+        given = {argument.partition("=")[0][2:].replace("-", "_") for argument in rest if argument.startswith("--")}
+        names = [name for name in self.first if name not in given] or list(self.first[:1])
         named: list[str] = []
-        for number, name in enumerate(self.first[: len(values)]):
-            last = number == len(self.first) - 1
+        for number, name in enumerate(names[: len(values)]):
+            last = number == len(names) - 1
             named += [f"--{name.replace('_', '-')}", *(values[number:] if last else values[number : number + 1])]
         return [*named, *rest] if self.first else arguments
 
@@ -166,11 +170,6 @@ def program_name() -> str:
     return f"python -m {PIPELINES}.{path.stem}" if path.parent == folder else sys.argv[0]
 
 
-def words_of(program: str) -> str:
-    """Extracts the names of command and subcommand from a `program_name`: "pretrain", "show attention"."""
-    return program.removeprefix("kerasbert ").removeprefix(f"python -m {PIPELINES}.")
-
-
 def missing(error: ModuleNotFoundError) -> str:
     """Returns the error message about a package that is not installed."""
     package = (error.name or "").partition(".")[0]
@@ -191,12 +190,18 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(1)
     except (ValueError, OSError, ImportError, *of_training("TrainingDiverged")) as error:
         message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
-        sys.exit(printable(f"{type(error).__name__}: {message}"))
+        sys.exit(printable(brief(f"{type(error).__name__}: {message}")))
     except of_training("RunStopped") as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
+
+
+def brief(message: str) -> str:
+    """Returns a message on one line of at most 400 characters, which is its rule and, at its end, its suggestion."""
+    message = re.sub(r" *\n\s*", " ", message.strip())
+    return message if len(message) <= 400 else f"{message[:240].rstrip()} ... {message[-150:].lstrip()}"
 
 
 def of_training(name: str) -> tuple:

@@ -11,11 +11,17 @@ from .tables import Reading, rows_of
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of text, pair and label: names, indices in a table without header, or None to guess them by name."""
+    """Columns of text, pair and label: names, indices in a table without header, or None to guess them by name.
 
-    text: str | None = None  # name of the column of the text
-    pair: str | None = None  # name of the column of the second text, or of the context of a question
-    label: str | None = None  # name of the column of the label
+    Args:
+        text: name of the column of the text.
+        pair: name of the column of the second text, or of the context of a question.
+        label: name of the column of the label.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
 
     @property
     def are_numbers(self) -> bool:

@@ -8,12 +8,20 @@ from kerasbert.training import add_lora
 
 @dataclass(frozen=True)
 class Lora:
-    """LoRA: the backbone is frozen, and small trainable products are added to some of its dense layers."""
+    """LoRA: the backbone is frozen, and small trainable products are added to some of its dense layers.
 
-    rank: int | None = None  # rank of the products, such as 8; without it, the whole model is trained
-    alpha: float | None = None  # the products are multiplied by alpha / rank; default: the rank
-    targets: tuple[str, ...] = ("query", "value")  # names of dense layers: query, key, value, project, inner, outer
-    merge: bool = True  # save the model with its products merged in, and the adapter in `adapter`; else the adapter
+    Args:
+        rank: rank of the products, such as 8. Without it, the whole model is trained.
+        alpha: the products are multiplied by alpha / rank. Default: the rank.
+        targets: names of dense layers: query, key, value, project, inner, outer.
+        merge: save the model with its products merged in, and the adapter in the folder `adapter`. With
+            --lora.no-merge, only the adapter is saved.
+    """
+
+    rank: int | None = None
+    alpha: float | None = None
+    targets: tuple[str, ...] = ("query", "value")
+    merge: bool = True
 
     def __post_init__(self):
         if self.rank is not None and self.rank < 1:

@@ -66,11 +66,11 @@ class Training(Options):
         accumulation: split each batch into this many parts, whose gradients are averaged, to save memory.
         seeds: seeds. One model is trained for each of them. The model of the first seed is saved.
         limit: use at most this many training and held-out examples each.
-        validate_every: number of updates between validations during training, each on at most 1000 examples, rounded
-            to a part of an epoch. Default: at least once per epoch, on so few examples that validation takes a tenth
-            of the time.
-        patience: stop training when the validation loss has not fallen for this many epochs, and restore the weights
-            with the lowest loss. A tenth of the training examples is then used for validation only.
+        validate_every: number of updates between validations. Each reads at most 1000 examples, and the number is
+            rounded to a part of an epoch. Default: validation takes a tenth of the time, and is done at least once per
+            epoch.
+        patience: stop training when the validation loss has not fallen for this many epochs. The weights with the
+            lowest loss are restored. A tenth of the training examples is then used for validation only.
         keep_best: train to the end, then restore the weights with the lowest validation loss. A tenth of the training
             examples is then used for validation only.
         balanced: give all classes the same total weight in the loss.
@@ -105,11 +105,10 @@ class Optimizer(Options):
     """The rates of AdamW.
 
     Args:
-        learning_rate: peak learning rate. The rate reaches it after the warm-up, and then decays to 0.
+        learning_rate: peak learning rate. It is reached after the warm-up, and then the rate decays to 0.
         warmup_share: length of the warm-up, as a share of all steps.
         weight_decay: weight decay of AdamW.
-        layer_decay: ratio of a layer's learning rate to the learning rate of the layer above, such as 0.8 for ELECTRA's
-            base model.
+        layer_decay: ratio of a layer's learning rate to that of the layer above. ELECTRA's base model uses 0.8.
     """
 
     learning_rate: float = 5e-5

@@ -29,7 +29,7 @@ def serve(
 
     The page has a tab for everything that a model can do. The API has the endpoints of OpenAI (/v1/embeddings), Cohere
     (/v1/rerank) and text-embeddings-inference, and computes requests together with ONNX Runtime: models are exported at
-    the first time. Models may also be given first, without --models. Ctrl-C ends the server.
+    the first time. Ctrl-C ends the server.
 
     Args:
         models: folders of models with tokenizers, names of shipped models, or hf://org/name; with --api also exports,

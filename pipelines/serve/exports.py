@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.checkpoints.hub import download
+from kerasbert.command_line import did_you_mean
 from kerasbert.data.processes import DEVNULL, PIPE, start_python
 from kerasbert.data.text.json_files import read_json
-from kerasbert.data.text.shipped import shipped_folder
+from kerasbert.data.text.shipped import SHIPPED, shipped_folder
 from kerasbert.runtime.cache import export_path
 
 
@@ -36,8 +37,8 @@ def _folder(model):
     found = folder if folder.is_dir() else shipped_folder(model)
     if found is None:
         raise FileNotFoundError(
-            f"A model is a folder, the name of a model that comes with kerasbert, or hf://org/name. Received: {model}, "
-            "which is none of them."
+            f"There is no model {model!r}.{did_you_mean(model, SHIPPED)} A model is a folder, hf://org/name, or one "
+            f"that comes with kerasbert ({', '.join(SHIPPED)})."
         )
     return found
 

@@ -52,8 +52,7 @@ def corruption(
 ) -> None:
     """Shows how a recipe corrupts a sentence: the inputs and the targets of a run, in colour.
 
-    The rows are taken from the batches of a run on a corpus that contains this sentence. Recipe and sentence may also
-    be given first, without option names.
+    The rows are taken from the batches of a run on a corpus that contains this sentence.
 
     Args:
         recipe: name of a recipe, such as t5.base; "all" for every objective; "papers" for the examples of the papers,
@@ -114,8 +113,6 @@ def attention(
 ) -> None:
     """Draws the attention of a model: lines between the tokens of one head, and thumbnails of all heads.
 
-    Model and text may also be given first, without option names.
-
     Args:
         model: folder of a model of any kind, or hf://org/name.
         text: the text. For an encoder-decoder, the text that the encoder reads.
@@ -169,8 +166,7 @@ def masks(words: tuple[str, ...] = mask_pictures.WORDS, window: int = 2, output:
 def curves(runs: tuple[Path, ...], output: tuple[Path, ...] = (Path("curves.png"),)) -> None:
     """Draws the curves of pretraining runs: losses, accuracies and learning rates.
 
-    If the log contains it, the loss of a unigram model, which uses only token frequencies, is a dotted line. The runs
-    may also be given first, without --runs.
+    If the log contains it, the loss of a unigram model, which uses only token frequencies, is a dotted line.
 
     Args:
         runs: folders of runs of `pretrain`, at most seven.
@@ -186,7 +182,7 @@ def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[
     """Shows the most likely tokens at the masks of texts, with their probabilities.
 
     For a causal language model, it shows the most likely next tokens, and for a discriminator, the probability that
-    each token was replaced. Model and texts may also be given first, without option names.
+    each token was replaced.
 
     Args:
         model: folder of a model, or hf://org/name.
@@ -213,8 +209,6 @@ def neighbours(
     output: tuple[Path, ...] = (),
 ) -> None:
     """Shows the neighbours of a word in a table of vectors, and in a model, where they depend on the sentence.
-
-    Model, word and sentences may also be given first, without option names.
 
     Args:
         model: folder of a model, or hf://org/name.

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.walks import returns_of, stays_of, walk
-from pipelines.command_line import command, options
+from pipelines.command_line import command, mistakes, options
 
 pytestmark = pytest.mark.one_backend
 
@@ -11,15 +11,15 @@ pytestmark = pytest.mark.one_backend
 def course():
     for _ in range(2):  # the second time, nothing is new
         options.negated("merge")
-        command.words_of("kerasbert pretrain")
-        options.repeated_option([])
+        command.of_training("RunStopped")
+        mistakes.repeated_option([])
         command.missing(ModuleNotFoundError(name="tyro"))
 
 
 def test_a_walk_has_the_first_call_of_every_function():
     calls = walk(course, depth=1)
-    files = [f"pipelines/command_line/{name}.py" for name in ("options", "command", "options", "command")]
-    assert calls == list(zip(files, ("negated", "words_of", "repeated_option", "missing"), strict=True))
+    files = [f"pipelines/command_line/{name}.py" for name in ("options", "command", "mistakes", "command")]
+    assert calls == list(zip(files, ("negated", "of_training", "repeated_option", "missing"), strict=True))
 
 
 def test_calls_from_deeper_and_other_subjects_are_left_out():

@@ -46,9 +46,9 @@ YAML
 kerasbert pretrain --config pretrain.yaml --run runs/first --set steps=8
 kerasbert pretrain --recipe runs/first/recipe.json --corpus corpus --held-out held_out --run runs/second --report-every 4
 cmp runs/first/recipe.json runs/second/recipe.json
-kerasbert finetune --model runs/first/model --data pets.jsonl --held-out pets.jsonl --output pets --epochs 1
-kerasbert evaluate --model runs/first/model --corpus held_out
-kerasbert evaluate --model pets --data pets.jsonl
+kerasbert finetune runs/first/model --data pets.jsonl --held-out pets.jsonl --output pets --epochs 1
+kerasbert evaluate runs/first/model --corpus held_out
+kerasbert evaluate pets --data pets.jsonl
 echo "the [MASK] sat" | kerasbert predict --model runs/first/model | grep -q '"masks"'
 for shell in bash zsh fish; do kerasbert completion $shell > "completion.$shell"; done
 bash -n completion.bash

@@ -122,6 +122,17 @@ def test_no_command_needs_an_extra_to_start(path):
     assert not {name.partition(".")[0] for name in names} & set(EXTRAS)
 
 
+def test_long_errors_keep_their_beginning_and_their_end(capsys):
+    def wrong():
+        raise ValueError("Every weight must be in the file.\n" + "  block_0/kernel\n" * 99 + "Use another file.")
+
+    with pytest.raises(SystemExit) as ended:
+        Command(wrong)([], "kerasbert wrong")
+    message = ended.value.code
+    assert message.startswith("ValueError: Every weight must be in the file. ") and len(message.splitlines()) == 1
+    assert message.endswith(" Use another file.") and " ... " in message and len(message) <= 400
+
+
 def test_mistakes_of_ours_keep_their_traceback(monkeypatch):
     def broken():
         return {}["missing"]

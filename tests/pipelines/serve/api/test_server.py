@@ -125,7 +125,7 @@ def test_names_of_models(exports):
         named_exports([str(folder), f"{folder}/"])
     with pytest.raises(ValueError, match="A server needs a model. Received: none"):
         named_exports([])
-    with pytest.raises(FileNotFoundError, match="Received: nowhere, which is none of them"):
+    with pytest.raises(FileNotFoundError, match="There is no model 'nowhere'"):
         named_exports(["nowhere"])
     with pytest.raises(ValueError, match="--workers, --max-texts belong to the API. Received: them without --api"):
         serve((str(folder),), server=Server(workers=2), limits=Limits(max_texts=3))
