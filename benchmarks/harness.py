@@ -148,9 +148,10 @@ def parser(title: str) -> argparse.ArgumentParser:
 
 
 def ratio(numerators: list[float], denominators: list[float]) -> dict:
-    """The median of the ratios of the rounds, the lowest and the highest."""
+    """The ratio of the medians, and the lowest and the highest ratio of a round."""
     ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
-    found = {"ratio": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
+    medians = statistics.median(numerators) / statistics.median(denominators)
+    found = {"ratio": medians, "lowest": min(ratios), "highest": max(ratios)}
     return {name: round(value, 3) for name, value in found.items()}
 
 
