@@ -2,8 +2,8 @@
 
     KERAS_BACKEND=torch python -m benchmarks.speed.static_embeddings --rounds 7
 
-The table has the vocabulary of all-MiniLM-L6-v2, from which it is distilled with 256 columns. Against its `StaticEmbedding`
-in sentence-transformers, and against the encoder itself, as an export, on the first 500 of the texts.
+The table has the vocabulary of all-MiniLM-L6-v2, from which it is distilled with 256 columns. Against the same table in
+sentence-transformers (`StaticEmbedding`), and against the encoder itself, as an export, on the first 500 of the texts.
 """
 
 from pathlib import Path
