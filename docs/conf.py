@@ -53,7 +53,9 @@ extensions = [
     "family_pages",
     "native_math",
     "searching",
+    "signs",
     "source_links",
+    "summaries",
     "web",
 ]
 exclude_patterns = ["_ext", "_templates", "data", "README.md"]
