@@ -8,7 +8,10 @@ class CheckpointsTable(SphinxDirective):
     def run(self):
         content = read_content()
         asked = f"\n\nThe other libraries were asked on {content['date']}."
-        return self.parse_text_to_nodes(checkpoints_table(content) + asked)
+        parsed = self.parse_text_to_nodes(checkpoints_table(content) + asked)
+        for table in parsed[:1]:
+            table["classes"].append("checkpoints")  # the style of the site knows the table by it
+        return parsed
 
 
 def setup(app):

@@ -58,19 +58,20 @@ def example_of(function, call):
 
 
 def tables_of(program):
-    """A table for the options without a group, and one for each group, with its name above it."""
+    """A table for each group of options, with its name above it, and one for the others."""
     from pipelines.command_line.options import options_of
 
     titles = {name: title for title, names in program.groups.items() for name in names}
-    groups = {"": []}
+    groups = {title: [] for title in program.groups}
     for option in options_of(program.function):
-        groups.setdefault(titles.get(option.name) or option.record or "", []).append(option)
+        groups.setdefault(titles.get(option.name) or option.record or "others", []).append(option)
+    groups["others"] = groups.pop("others", [])
+    groups = {title: options for title, options in groups.items() if options}
     lines = []
     for title, options in groups.items():
         rows = [row for option in options for row in rows_of(option, option.name in program.first)]
-        if rows:
-            lines += [f"**{title.replace('_', ' ').capitalize()}**", ""] if title else []
-            lines += ["| option | default | |", "|---|---|---|", *rows, ""]
+        lines += [f"**{title.replace('_', ' ').capitalize()}**", ""] if len(groups) > 1 else []
+        lines += ["| option | default | |", "|---|---|---|", *rows, ""]
     return lines
 
 
