@@ -53,6 +53,4 @@ if __name__ == "__main__":
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--queries", type=int, default=1)
     comparisons = [Comparison("kerasbert", "sentence-transformers", 1.0, tolerance=1e-4)]
-    compare(
-        "late_interaction", prepare, CONTENDERS, comparisons, unit="pairs of texts", options=arguments.parse_args()
-    )
+    compare("late_interaction", prepare, CONTENDERS, comparisons, unit="pairs of texts", options=arguments.parse_args())
