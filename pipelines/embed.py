@@ -17,7 +17,7 @@ from kerasbert.retrieval.search import is_sparse
 from .command_line.command import Command
 from .reading.inputs import read_inputs
 from .reading.labelled import Columns
-from .runs.outputs import check_outputs
+from .runs.outputs import check_outputs, counted
 from .runs.task_options import Files
 
 
@@ -58,7 +58,7 @@ def embed(
     compute = methods[prompt] if prompt in methods else functools.partial(loaded.embed, prompt=prompt)
     check_suffix(output, compute(texts[:1]))  # before the others, which may take hours
     write_vectors(output, compute(texts, batch_size=batch_size))
-    print(f"wrote {output}: {len(texts):,} texts")
+    print(f"wrote {output}: {counted(len(texts), 'text')}")
 
 
 def write_vectors(path: Path, vectors) -> None:

@@ -34,7 +34,7 @@ from .runs.building import evaluation_batches
 from .runs.finetuning import flat
 from .runs.losses import KINDS as KINDS_OF_TEXTS
 from .runs.losses import kind_of_texts
-from .runs.outputs import check_outputs, write_results
+from .runs.outputs import check_outputs, score_table, write_results
 from .runs.scores import language_model_scores, pair_scores
 from .runs.searching import RETRIEVAL, Stages, score_searches
 from .runs.task_models import score
@@ -60,8 +60,9 @@ def evaluate(
     columns: Columns = GUESSED,
     generation: Generation = Generation(),
     stages: Stages = Stages(),
+    json: bool = False,
 ) -> dict:
-    """Evaluates a saved model, and prints the scores as JSON.
+    """Evaluates a saved model, and prints the scores.
 
     Args:
         model: folder of a model, or hf://org/name; for --task retrieval also bm25.
@@ -80,15 +81,12 @@ def evaluate(
             retrieval or minimal-pairs; or for a model that generates text, the task that it was trained for, whose
             prefix, such as `summarize: `, and format (`finetune --text-to-text`) it needs.
         columns: names of the columns that cannot be guessed.
+        json: print the scores as JSON, in full precision, instead of a table.
     """
     sources = named_sources(data)
-    answer_files = {
-        name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources
-    }
-    outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in answer_files.items()}}
-    check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
+    answer_files = _answer_files(output, answers, sources)
     if task == RETRIEVAL:
-        return _written(*score_searches(model, sources, stages, batch_size or 32), output, answer_files)
+        return _written(*score_searches(model, sources, stages, batch_size or 32), output, answer_files, json)
     wanted = _wanted_kind(task, stages)
     recipe = _recipe_of(model) if corpus else None
     loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
@@ -105,12 +103,20 @@ def evaluate(
             "A task model is evaluated on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
             f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
-    return _written(scores, [given for _, given in found], output, answer_files)
+    return _written(scores, [given for _, given in found], output, answer_files, json)
 
 
-def _written(scores: dict, found: Sequence, output: Path | None, files: dict[str, Path | None]) -> dict:
+def _answer_files(output: Path | None, answers: Path | None, sources: dict[str, str]) -> dict[str, Path | None]:
+    """Returns {name of a data set: file for its answers}, after a check that no file is read and written."""
+    files = {name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources}
+    outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in files.items()}}
+    check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
+    return files
+
+
+def _written(scores: dict, found: Sequence, output: Path | None, files: dict[str, Path | None], as_json: bool) -> dict:
     """Prints scores, and writes them with the answers of each data set, (examples, answers) or None. Returns them."""
-    print(json.dumps(scores))
+    print(json.dumps(scores) if as_json else score_table(scores))
     written = zip(files.values(), found, strict=False)
     write_results(output, scores, {file: given for file, given in written if file and given})
     return scores
@@ -286,7 +292,7 @@ main = Command(
         "model": ("model", "batch_size"),
         "data": ("data", "task"),
         "corpus": ("corpus", "length", "steps"),
-        "results": ("output", "answers"),
+        "results": ("output", "answers", "json"),
     },
     first=("model",),
 )

@@ -6,7 +6,6 @@ python -m pipelines.finetune saved_models/mine --task ner --data train.conll --h
 
 import functools
 import inspect
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from .runs.adapting import WHOLE_MODEL, Lora
 from .runs.finetuning import FineTuning, TaskData, flat, summary
 from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
 from .runs.model_card import write_card
-from .runs.outputs import check_outputs, write_json
+from .runs.outputs import check_outputs, counted, score_table, write_json
 from .runs.reports import MOST_ROWS, spread, validation_rows
 from .runs.task_options import Files, Generation, Optimizer, Start, Training
 from .runs.text_scores import check_evaluable
@@ -107,12 +106,12 @@ def finetune(
         trained, scores = tuning.run(seed, log)
         measured, answers = tuning.measure(trained)
         runs.append({**scores, **flat(measured)})
-        print(json.dumps(runs[-1]))
+        print(score_table(runs[-1]), flush=True)
         if seed == training.seeds[0]:
             tuning.save(trained, answers, answer_files)
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
-    counted = {"source": str(data), "examples": found.num_examples}
-    write_card(output, TITLES[spec.kind], counted, tuning.recipe, {"seeds": len(runs), **summary(runs)}, *kept)
+    read = {"source": str(data), "examples": found.num_examples}
+    _write_card(output, TITLES[spec.kind], read, tuning.recipe, runs, kept)
     return _written(output, {"runs": runs, **summary(runs)}, tuning.recipe, answer_files)
 
 
@@ -123,6 +122,13 @@ def _checked_task(task: str, columns: Columns, objective: Objective, start: Star
     if spec.kind in KINDS and start.text_to_text:
         raise ValueError(f"--text-to-text is for tasks with labels or answers. Received: --task {task}. Leave it out.")
     return spec
+
+
+def _write_card(output: Path, title: str, data: dict, recipe: dict, runs: list[dict], kept: tuple) -> None:
+    """Writes the card of the model of the first seed. Means over several seeds are part of its evaluation."""
+    scores = summary(runs)
+    log = {name: scores.pop(name) for name in [*scores] if name.startswith(("train_loss", "epochs"))}
+    write_card(output, title, data, recipe, {"seeds": len(runs), **scores} if len(runs) > 1 else {}, *kept, log=log)
 
 
 def _written(output: Path, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
@@ -154,7 +160,7 @@ def read_data(
     if labels:
         for name, path in sources.items():
             check_labels(labels, testing[name], path)
-    print(f"{len(training):,} examples" + (f", labels {', '.join(labels)}" if labels else ""))
+    print(counted(len(training), "example") + (f", labels {', '.join(labels)}" if labels else ""))
     wording = Wording(task, spec, labels) if text_to_text else None
     first = next(iter(testing.values()), None)
     shown, validation = split_tenth(training) if options.chooses else (training, first)
@@ -196,7 +202,7 @@ def read_texts(
     loss = objective.loss_for(spec.kind, shown, updates_of(len(shown), options.batch_size, options.epochs))
     if spec.kind in EMBEDDERS:
         check_examples(loss, shown, options.batch_size, data)
-    print(f"{len(training):,} examples")
+    print(counted(len(training), "example"))
     return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss)
 
 

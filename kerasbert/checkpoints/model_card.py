@@ -66,6 +66,7 @@ class Description:
         purpose: a sentence about what the model is for.
         usage: how to use the model, with "{name}" in place of its name.
         labels: labels of the model.
+        limits: sentences about what the model cannot do.
     """
 
     task: str | None
@@ -73,6 +74,7 @@ class Description:
     purpose: str
     usage: str
     labels: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def describe(model, pairs=False):
@@ -101,7 +103,18 @@ def describe(model, pairs=False):
     elif auto_class is not None and backbone.config.model_type not in OWN_MODEL_TYPES:
         text = '"A first text.", "Its pair."' if pairs else '"A first text."'
         usage.append(_IN_TRANSFORMERS.replace("CLASS", auto_class).replace("TEXT", text))
-    return Description(task, family, f"A {family} with {size} that {purpose}.", "\n\n".join(usage), labels)
+    purpose = f"A {family} with {size} that {purpose}."
+    return Description(task, family, purpose, "\n\n".join(usage), labels, _limits(model, backbone, labels))
+
+
+def _limits(model, backbone, labels):
+    """Returns sentences about the limits of a model, as far as they follow from its settings."""
+    limits, most = [], getattr(backbone.config, "max_length", None)
+    if most is not None:
+        limits.append(f"It was built for at most {most:,} tokens, special tokens included.")
+    if labels and getattr(model, "problem", None) == "classes":
+        limits.append("It gives one of its labels to every text, also where none of them applies.")
+    return tuple(limits)
 
 
 def _call(model, pairs):
@@ -117,7 +130,7 @@ def card(name, title, description, sections=(), **metadata):
 
     Args:
         name: the name of the model.
-        title: heading of the card.
+        title: what the model is, or its name.
         description: a `Description`.
         sections: (heading, list of lines) of further sections, in order. Empty ones are left out.
         **metadata: further arguments of `huggingface_hub.ModelCardData`, such as `base_model` and `eval_results`.
@@ -129,7 +142,11 @@ def card(name, title, description, sections=(), **metadata):
     data = hub.ModelCardData(
         library_name="kerasbert", tags=["keras", description.family.lower()], pipeline_tag=description.task, **given
     )
-    body = [f"# {title}", "", description.purpose, "", "## Usage", "", description.usage.replace("{name}", name)]
+    heading = name.rpartition("/")[2]
+    body = [f"# {heading}", "", f"{title}: {description.purpose}" if title != heading else description.purpose]
+    if description.limits:
+        body += ["", "## Limits", "", " ".join(description.limits)]
+    body += ["", "## Usage", "", description.usage.replace("{name}", name)]
     for heading, lines in sections:
         if lines:
             body += ["", f"## {heading}", "", *lines]

@@ -16,6 +16,19 @@ from ..backend.hosts import is_first_process
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 
+MOST_CHARACTERS = 120  # of a line of progress in a log
+
+
+def in_lines(text):
+    """Divides a line at its double spaces, if it is too long for a log. The further lines are indented."""
+    lines = []
+    for part in text.split("  "):
+        if lines and len(lines[-1]) + 2 + len(part) <= MOST_CHARACTERS:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(f"    {part}" if lines else part)
+    return "\n".join(lines)
+
 
 class Progress(RunCallback):
     """Shows step, loss, speed and remaining time. It is a bar if `rich` is installed and the output is a terminal.
@@ -84,10 +97,11 @@ class Progress(RunCallback):
 
     def _print(self, logs):
         self._printed = time.perf_counter()
-        print(self._line(logs), flush=True)
+        print(in_lines(self._line(logs)), flush=True)
 
     def _line(self, logs):
-        return f"step {self.step:,}{f'/{self._total:,}' if self._total else ''}  {self._info(logs)}"
+        whole = f"{self._total:,}" if self._total else ""
+        return f"step {self.step:>{len(whole)},}{f'/{whole}' if whole else ''}  {self._info(logs)}"
 
     def _info(self, logs):
         parts = [f"{name} {value:.4g}" for name, value in (logs or {}).items() if isinstance(value, float)]

@@ -16,7 +16,7 @@ from ..reading.examples import Examples
 from .adapting import Lora
 from .losses import KINDS, shown
 from .model_card import Measured
-from .outputs import write_answers
+from .outputs import counted, write_answers
 from .reports import BestWeights, EpochProgress, HeldOut, plan_reports
 from .task_models import batches_of, new_model, score
 from .task_options import Generation, Optimizer, Start, Training
@@ -112,8 +112,9 @@ class FineTuning:
         batches, interval = batches.accumulated(accumulation), interval * accumulation
         self._compile(model, updates)
         if updates < FEW_UPDATES and first:
-            count = "1 update" if updates == 1 else f"{updates} updates"
-            print(f"Only {count}. If scores are low, use more --epochs or a higher --learning-rate.")
+            print(
+                f"Only {counted(updates, 'update')}. If scores are low, use more --epochs or a higher --learning-rate."
+            )
         per_epoch = len(batches) // training.epochs
         watched = None
         if data.validation is not None:

@@ -13,6 +13,7 @@ from ..command_line.options import Options
 from ..reading.examples import Examples
 from ..reading.tables import Reading
 from ..reading.text_columns import read_text_columns
+from .outputs import counted
 
 # {kind of examples: class of the model}
 EMBEDDERS = {"embed": "TextEmbedder", "sparse": "SparseEmbedder", "multivector": "MultiVectorEmbedder"}
@@ -83,7 +84,7 @@ class Objective(Options):
         rows = mine_hard_negatives(examples.x, miner, corpus, rules, layout, batch_size=batch_size)
         if not rows:
             raise ValueError(f"No query has {self.mine_negatives} negatives. Mine fewer, or add --documents.")
-        print(f"{len(rows):,} examples with negatives")
+        print(f"{counted(len(rows), 'example')} with negatives")
         if layout == "n-tuple":
             return Examples(rows, [None] * len(rows))
         return Examples([row[:2] for row in rows], [row[2] for row in rows])

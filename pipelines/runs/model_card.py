@@ -1,5 +1,6 @@
 """Writes the README.md of a model folder: how to use the model, its scores, and how it was trained."""
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -14,6 +15,8 @@ import kerasbert
 from kerasbert import metrics
 from kerasbert.checkpoints.model_card import Description, card
 from kerasbert.data.text.files import write_text
+
+from .outputs import counted
 
 MOST_CLASSES = (
     20  # maximum size of a confusion matrix; with more classes, this many of the most frequent confusions are listed
@@ -49,6 +52,7 @@ def write_card(
     scores: dict,
     description: Description,
     measured: Sequence[Measured] = (),
+    log: dict | None = None,
 ) -> None:
     """Writes a model card: what the model is for, how to use it, its scores on each data set, and how it was trained.
 
@@ -62,24 +66,22 @@ def write_card(
         scores: scores that do not belong to a single data set.
         description: see `describe`.
         measured: the data sets that it was evaluated on.
+        log: the last values in the log of the training.
     """
     folder = Path(folder)
     name, labels = folder.resolve().name, description.labels
-    evaluation: list[str] = []
-    for each in measured:
-        count = "" if each.examples is None else f", {each.examples:,} examples"
-        evaluation += ["", f"### {_public(each.source)}{count}", *_table(each.scores)]
-        if labels and each.expected:
-            evaluation += _by_class(description.task, labels, each.expected, each.answers)
-    overall = {key: value for key, value in scores.items() if not (key == "seeds" and value == 1)}
-    evaluation += _table(overall) if overall else []
+    evaluation = [*_evaluation(measured, description), *_table("metric", scores)]
+    if not evaluation:
+        unknown = "It has not been evaluated on held-out data."
+        description = dataclasses.replace(description, limits=(*description.limits, unknown))
     curves = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/curves.png"))[:1]
-    training = [f"![Loss and scores during training]({curve})\n" for curve in curves] + _table(recipe)[1:]
+    training = [f"![Loss and scores during training]({curve})\n" for curve in curves] + _table("setting", recipe)[1:]
+    training += _table("at the end", log or {})
     made = f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {keras.backend.backend()}."
     sections = [
         ("Labels", [", ".join(_label_names(labels))] if labels else []),
         ("Evaluation", evaluation[1:]),
-        ("Data", _table(data)[1:]),
+        ("Data", _table("data", data)[1:]),
         ("Training", [*training, "", made]),
     ]
     source = str(recipe.get("model", ""))
@@ -99,6 +101,17 @@ def write_card(
         eval_results=results,
     )
     write_text(folder / "README.md", text)
+
+
+def _evaluation(measured: Sequence[Measured], description: Description) -> list[str]:
+    """Formats the scores on each data set, below its name."""
+    lines: list[str] = []
+    for each in measured:
+        count = "" if each.examples is None else f", {counted(each.examples, 'example')}"
+        lines += ["", f"### {_public(each.source)}{count}", *_table("metric", each.scores)]
+        if description.labels and each.expected:
+            lines += _by_class(description.task, description.labels, each.expected, each.answers)
+    return lines
 
 
 def _label_names(labels: Sequence[str]) -> list[str]:
@@ -136,18 +149,20 @@ def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequenc
         lines = ["", "The most frequent confusions:", "", "| right class | predicted | examples |", "|---|---|---|"]
         return lines + [f"| {_shown(a)} | {_shown(b)} | {count:,} |" for (a, b), count in wrong]
     lines = ["", "Rows are the right classes, columns the predicted ones:", ""]
-    lines += ["| | " + " | ".join(map(_shown, labels)) + " |", "|---" * (len(labels) + 1) + "|"]
+    lines += ["| right class | " + " | ".join(map(_shown, labels)) + " |", "|---" * (len(labels) + 1) + "|"]
     for right in labels:
         lines.append(f"| {_shown(right)} | " + " | ".join(f"{counts[right, given]:,}" for given in labels) + " |")
     return lines
 
 
-def _table(values: dict) -> list[str]:
-    lines = ["", "| | |", "|---|---|"]
-    for key, value in without_folders(values).items():
-        if value is not None and value is not False and value not in ("", [], (), {}):
-            lines.append(f"| {key} | {_shown(value)} |")
-    return lines
+def _table(what: str, values: dict) -> list[str]:
+    """Formats values as a table after an empty line; [] if there are none."""
+    rows = [
+        f"| {key} | {_shown(value)} |"
+        for key, value in without_folders(values).items()
+        if value is not None and value is not False and value not in ("", [], (), {})
+    ]
+    return ["", f"| {what} | value |", "|---|---|", *rows] if rows else []
 
 
 def without_folders(values: dict) -> dict:

@@ -59,6 +59,26 @@ def cleaning_up() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def counted(number: int, what: str) -> str:
+    """Writes a number of things: "1 example", "2,000 examples"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def score_table(scores: dict) -> str:
+    """Writes scores below one another, with numbers of four significant digits.
+
+    {"accuracy": 0.91234, "examples": 20} -> "  accuracy   0.9123\\n  examples   20"
+    """
+    width = max(map(len, scores), default=0)
+    return "\n".join(f"  {name:{width}}   {_four_digits(value)}" for name, value in scores.items())
+
+
+def _four_digits(value) -> str:
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 def write_results(output: Path | None, scores: dict, answers: dict[Path, tuple[Examples, list]]) -> None:
     """Writes answers and their scores. Earlier scores are removed first, so that they are never beside new answers.
 

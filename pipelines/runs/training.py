@@ -311,9 +311,10 @@ def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopR
 
 
 def _write_card(run: Run, folder: Path, last: dict, stopped: RunStopped | None) -> None:
-    scores, unseen = {**last, "unigram_loss": run.entropy}, run.unseen
-    held_out = [name for name in scores if unseen and (name.startswith("val_") or name == "below_unigram")]
-    measured = [Measured(", ".join(unseen), {name: scores.pop(name) for name in held_out})] if held_out else []
+    log, unseen = {**last, "unigram_loss": run.entropy}, run.unseen
+    held_out = [name for name in log if unseen and (name.startswith("val_") or name == "below_unigram")]
+    scores = {name.removeprefix("val_"): log.pop(name) for name in held_out}
+    measured = [Measured(", ".join(unseen), scores)] if unseen and scores else []
     steps = {"steps done": f"{stopped.step:,} of {len(run.batches):,}"} if stopped else {}
     write_card(
         folder,
@@ -323,9 +324,10 @@ def _write_card(run: Run, folder: Path, last: dict, stopped: RunStopped | None) 
             "tokens": sum(text.num_tokens for text in run.corpora.values()),
         },
         recipe={**steps, "steps": run.recipe.steps, **tree.flat(run.record["recipe"])},
-        scores=scores,
+        scores={},
         description=describe(run.model),
         measured=measured,
+        log=log,
     )
 
 

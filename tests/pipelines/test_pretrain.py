@@ -47,7 +47,7 @@ def test_a_run_leaves_logs_curves_and_a_model(finished_run, corpora):
     assert model.backbone.config.hidden_dim == 16
     assert model.backbone.config.vocabulary_size == model.tokenizer.vocabulary_size == 90
     card = (run / "model" / "README.md").read_text()
-    assert "| steps | 4 |" in card and "unigram_loss" in card and "text.txt" in card
+    assert "| steps | 4 |" in card and "unigram_loss" in card and "text.txt" in card and "| val_" not in card
 
 
 @pytest.mark.optimized

@@ -24,6 +24,7 @@ from kerasbert.training import (
     read_log,
     reporting,
 )
+from kerasbert.training.reporting import in_lines
 
 
 def csv_rows(folder):
@@ -261,6 +262,14 @@ def test_plain_progress(tiny, capsys):
     tiny.train(model, 0, 8, [Progress(interval=1e9)])
     steps = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert steps == ["step 44/48", "step 48/48"]
+
+
+@pytest.mark.one_backend
+def test_lines_of_progress_fit_into_a_log():
+    parts = [f"val_metric_{number} 0.1234" for number in range(9)]
+    lines = in_lines("  ".join(parts)).splitlines()
+    assert max(map(len, lines)) <= 120 and len(lines) == 2 and lines[1].startswith("    val_metric_")
+    assert "  ".join(line.strip() for line in lines) == "  ".join(parts)
 
 
 @pytest.mark.one_backend

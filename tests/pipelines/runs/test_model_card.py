@@ -34,9 +34,10 @@ def written(folder, trained, measured=(), pairs=False, **recipe):
         "A model",
         {"source": "/home/me/secret/train.csv"},
         recipe,
-        {"seeds": 1},
+        {},
         describe(trained, pairs),
         measured,
+        log={"train_loss": 0.25},
     )
     return (folder / "README.md").read_text()
 
@@ -50,11 +51,16 @@ def test_a_classifier(bert, tokenizer, tmp_path):
     assert "secret" not in text and "/home" not in text
     assert "| model | bert_mini |" in text and "| source | train.csv |" in text
     assert "`bad`, `good`, `a|b`" in text and "A Bert with 1,263 parameters that assigns one of" in text
+    begin = f"# {tmp_path.name}\n\nA model: A Bert with 1,263 parameters that assigns one of the labels `bad`, `good`"
+    assert begin in text
+    limits = "at most 16 tokens, special tokens included. It gives one of its labels to every text"
+    assert text.index(limits) < text.index("## Usage") < text.index("## Evaluation") < text.index("## Training")
+    assert "| at the end | value |\n|---|---|\n| train_loss | 0.25 |" in text[text.index("## Training") :]
     assert "### test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
     assert "| bad | 1 | 0.5 | 0.6667 | 2 |" in text and "| a\\|b | 0 | 0 | 0 | 1 |" in text
     matrix = text[text.index("Rows are the right classes") :].split("\n")[2:7]
     rows = ["| bad | 1 | 1 | 0 |", "| good | 0 | 1 | 0 |", "| a\\|b | 0 | 1 | 0 |"]
-    assert matrix == ["| | bad | good | a\\|b |", "|---|---|---|---|", *rows]
+    assert matrix == ["| right class | bad | good | a\\|b |", "|---|---|---|---|", *rows]
     data = ModelCard.load(tmp_path / "README.md").data
     assert (data.library_name, data.pipeline_tag, data.base_model) == ("kerasbert", "text-classification", None)
     (result,) = data.eval_results
@@ -141,7 +147,7 @@ def test_settings_that_were_left_out_are_not_listed(bert, tmp_path):
     training = text[text.index("## Training") :]
     assert "| epochs | 3 |" in training and "| warmup_share | 0 |" in training
     assert not any(name in training for name in ("patience", "keep_best", "layer_decay", "held_out"))
-    assert "## Evaluation" not in text
+    assert "## Evaluation" not in text and "It has not been evaluated on held-out data." in text
 
 
 def test_curves_and_data_sets_of_the_hub(bert, tmp_path):

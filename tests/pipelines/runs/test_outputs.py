@@ -16,7 +16,7 @@ from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples
 from pipelines.runs.answers import Answers
-from pipelines.runs.outputs import check_outputs, write_answers, write_results
+from pipelines.runs.outputs import check_outputs, counted, score_table, write_answers, write_results
 
 pytestmark = pytest.mark.one_backend
 
@@ -149,6 +149,15 @@ def test_partial_files_of_processes_that_have_ended_are_removed(tmp_path):
     left = sorted(os.listdir(tmp_path))
     names = [f".a.txt.{host}.{os.getppid()}.partial", f".a.txt.other{host}.{ended.pid}.partial"]
     assert left == sorted([*names, f".b.txt.{host}.{ended.pid}.partial", "a.txt"])
+
+
+def test_scores_are_a_table():
+    scores = {"accuracy": 0.912345, "loss": 1e-7, "train_loss": 12345.6, "seed": 0, "examples": 2000, "f1": None}
+    expected = ["accuracy     0.9123", "loss         1e-07", "train_loss   12,346", "seed         0"]
+    assert score_table(scores).splitlines() == [
+        f"  {line}" for line in [*expected, "examples     2,000", "f1           None"]
+    ]
+    assert [counted(number, "text") for number in (0, 1, 2000)] == ["0 texts", "1 text", "2,000 texts"]
 
 
 def test_scores_are_never_beside_answers_of_another_evaluation(tmp_path, monkeypatch):

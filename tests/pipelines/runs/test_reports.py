@@ -58,7 +58,7 @@ def test_the_line_of_a_report_names_the_epoch(monkeypatch):
     monkeypatch.setattr(EpochProgress, "steps_per_second", None)
     progress._total, progress.tokens_per_step, progress._epoch_start = 100, None, 0
     progress.set_params({"steps": 100})
-    for step, expected in ((9, "epoch 1 of 2  step 9/100"), (50, "epoch 1 of 2"), (51, "epoch 2 of 2")):
+    for step, expected in ((9, "epoch 1 of 2  step   9/100"), (50, "epoch 1 of 2"), (51, "epoch 2 of 2")):
         progress.step = step
         assert progress._line({}).startswith(expected)
 
