@@ -16,7 +16,7 @@ WINDOW = 4  # batches whose rows are sorted by length
 LEAST_TOKENS = 256  # of a batch, with padding; below, starting the engine costs more than padding
 PADDING = 0.12  # maximum share of padding in a batch of more than `LEAST_TOKENS`
 BATCH_SECONDS = 0.2  # a batch has fewer tokens where its maximum would take longer: others wait for it
-HEAD_START = 8  # by the length of its first row / HEAD_START, a request is after those that come at the same time
+UNKNOWN_RATE = 1_000.0  # tokens a second, until the speed is known
 
 
 class Overloaded(Exception):
@@ -46,8 +46,8 @@ class _Request:
 class Batcher:
     """Computes rows in a thread, in batches of rows of similar length.
 
-    Requests share the engine equally (start-time fair queueing, Goyal et al. 1996): a request of n tokens waits for at
-    most n tokens of each other request, so that a short one does not wait for all of a long one. A batch has the row
+    A row is due when it would be computed if all requests that are there shared the engine equally, so that a short
+    request does not wait for all of a long one. As that time does not change, no row waits forever. A batch has the row
     that is due first, and those of the next ones whose lengths are closest.
 
     Args:
@@ -67,7 +67,6 @@ class Batcher:
         self.batch_tokens, self.queue_tokens, self.queue_seconds = batch_tokens, queue_tokens, queue_seconds
         self.observe = observe
         self._requests: set[_Request] = set()  # that have rows in the queue
-        self._clock = 0.0  # tokens: when the last batch was due
         self._queues: dict[ExportedModel, list[tuple]] = {}  # heaps of (due, number, request, index of the row)
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -87,16 +86,17 @@ class Batcher:
             return request.future
         with self._changed:
             tokens = job.tokens
-            before = sum(min(tokens, other.tokens) for other in self._requests)
+            before = sum(min(max(tokens, LEAST_TOKENS), other.tokens) for other in self._requests)
             seconds = before / self._rate if self._rate else 0.0
             if self._closing or before > self.queue_tokens or seconds > self.queue_seconds:
                 raise Overloaded(max(1, math.ceil(seconds / 2)))
             request.tokens, queue = tokens, self._queues.setdefault(model, [])
-            due = self._clock + len(job.rows[0]) / HEAD_START
             self._requests.add(request)
+            share = (self._rate or UNKNOWN_RATE) / len(self._requests)
+            due = time.monotonic() + len(job.rows[0]) / 8 / share  # a little later if it is long
             for index, row in enumerate(job.rows):
                 heapq.heappush(queue, (due, next(self._numbers), request, index))
-                due += len(row)
+                due += len(row) / share
             self._changed.notify()
         request.future.add_done_callback(lambda future: self._forget(request) if future.cancelled() else None)
         return request.future
@@ -141,7 +141,6 @@ class Batcher:
             most = min(most, max(LEAST_TOKENS, int(self._rate * BATCH_SECONDS)))
         window, tokens = [heapq.heappop(queue)], 0
         first = window[0]
-        self._clock = first[0]
         while tokens < WINDOW * most and self._drop_cancelled(queue):
             window.append(heapq.heappop(queue))
             tokens += _length(window[-1])

@@ -7,7 +7,7 @@ from kerasbert.data.text.json_files import shortened
 from kerasbert.runtime.models import Classifier, Embedder, ExportedModel, Reranker, SparseEmbedder
 
 from . import cohere
-from .bodies import check_characters, checked_texts, text_list
+from .bodies import check_characters, check_range, checked_texts, text_list
 from .endpoint import Endpoint
 from .errors import RequestError
 from .limits import Limits
@@ -37,7 +37,10 @@ def _weights(ids, weights):
 
 
 async def predict(service: Service, fields: dict[str, Any]) -> list:
-    given = fields["inputs"]
+    """Answers as text-embeddings-inference does, and requests with `parameters` as huggingface_hub expects it."""
+    given, parameters = fields["inputs"], fields.get("parameters", {})
+    if not {*parameters} <= {"top_k"} or not isinstance(top := parameters.get("top_k", 10**9), int):
+        raise RequestError(400, f"`parameters` may have the integer `top_k`. Received: {shortened(parameters)}.")
     is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(part, str) for part in given)
     single = isinstance(given, str) or is_pair
     inputs = texts_or_pairs([given] if single else given, service)
@@ -46,8 +49,10 @@ async def predict(service: Service, fields: dict[str, Any]) -> list:
     for one in answered.answers:
         scores = one.get("scores") or {service.models[answered.model].labels[0]: one["score"]}
         pairs = sorted(scores.items(), key=lambda pair: -pair[1])
-        found.append([{"label": str(label), "score": score} for label, score in pairs])
-    return found[0] if single else found
+        found.append(
+            [{"label": str(label), "score": score} for label, score in pairs[: check_range(top, "top_k", 10**9)]]
+        )
+    return found[0] if single and "parameters" not in fields else found
 
 
 async def rerank(service: Service, fields: dict[str, Any]) -> Any:
@@ -126,7 +131,13 @@ _TEXTS = {"inputs": TEXTS, "prompt_name": str, **_COMMON}
 ENDPOINTS = (
     Endpoint("/embed", "The vectors of texts.", {**_TEXTS, "normalize": bool}, embed, ("inputs",)),
     Endpoint("/embed_sparse", "The token weights of texts.", _TEXTS, embed_sparse, ("inputs",)),
-    Endpoint("/predict", "The labels of texts and pairs of texts.", {"inputs": TEXTS, **_COMMON}, predict, ("inputs",)),
+    Endpoint(
+        "/predict",
+        "The labels of texts and pairs of texts.",
+        {"inputs": TEXTS, "parameters": dict, **_COMMON},
+        predict,
+        ("inputs",),
+    ),
     Endpoint(
         "/rerank",
         "Sorts texts by their scores for a query.",

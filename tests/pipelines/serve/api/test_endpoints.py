@@ -93,6 +93,7 @@ def test_classes(post, models):
     found = post("/predict", inputs=TEXTS[0])
     assert found == sorted(found, key=lambda one: -one["score"])
     assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in found} == expected[0]["scores"]
+    assert post("/predict", inputs=TEXTS[0], parameters={"top_k": 2}) == [found[:2]]  # of huggingface_hub
     pair = post("/predict", inputs=["the cat", "ran"])
     assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in pair} == expected[3]["scores"]
     assert len(post("/predict", inputs=[[TEXTS[0]], ["the cat", "ran"]])) == 2
@@ -161,6 +162,7 @@ REFUSED = [
     ("/rerank", {"query": "a"}, 400, "`texts` must be a list"),
     ("/embed", {"inputs": "a", "prompt_name": "nothing"}, 400, "`prompt` must be one of"),
     ("/embed", {"inputs": "a", "truncation_direction": "left"}, 400, "'right' or 'Right'"),
+    ("/predict", {"inputs": "a", "parameters": {"function_to_apply": "none"}}, 400, "may have the integer `top_k`"),
     ("/v1/classify", {"input": [["a", "b", "c"]]}, 400, "a list of texts and pairs of texts"),
     ("/v1/tag", {"input": [["a", 3]]}, 400, "must have texts in Unicode"),
     ("/v1/tag", {"input": ["a" * 200_001]}, 413, "at most 100,000 bytes"),
