@@ -16,6 +16,7 @@ WINDOW = 4  # batches whose rows are sorted by length
 LEAST_TOKENS = 256  # of a batch, with padding; below, starting the engine costs more than padding
 PADDING = 0.12  # maximum share of padding in a batch of more than `LEAST_TOKENS`
 BATCH_SECONDS = 0.2  # a batch has fewer tokens where its maximum would take longer: others wait for it
+LATER_SECONDS = 0.5  # for which a long text may be passed by shorter ones
 UNKNOWN_RATE = 1_000.0  # tokens a second, until the speed is known
 
 
@@ -93,7 +94,7 @@ class Batcher:
             request.tokens, queue = tokens, self._queues.setdefault(model, [])
             self._requests.add(request)
             share = (self._rate or UNKNOWN_RATE) / len(self._requests)
-            due = time.monotonic() + len(job.rows[0]) / 8 / share  # a little later if it is long
+            due = time.monotonic() + min(LATER_SECONDS, len(job.rows[0]) / share)
             for index, row in enumerate(job.rows):
                 heapq.heappush(queue, (due, next(self._numbers), request, index))
                 due += len(row) / share

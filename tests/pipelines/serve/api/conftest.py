@@ -15,6 +15,8 @@ WORDS = "the cat sat on a mat and dog ran home who where red blue one two three 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 PROMPTS = {"texts": {"query": "who "}, "default": None, "pooled": True}
 LABELS = {"classifier": ["bad", "good", "fine"], "tagger": ["O", "B-X", "I-X"], "reranker": ["LABEL_0"]}
+LABELS |= {"multi-label": LABELS["classifier"], "regression": ["stars"]}
+PROBLEMS = {"multi-label": "labels", "regression": "score"}
 # Name -> (class, arguments, what it does, {output: its width}, whether there is an output for each token).
 MODELS = {
     "embedder": ("TextEmbedder", {"normalize": True, "prompts": PROMPTS}, "embed", {"vector": 8}, False),
@@ -22,6 +24,8 @@ MODELS = {
     "sparse": ("SparseEmbedder", {}, "embed", {"vector": 61}, False),
     "reranker": ("Reranker", {"activation": "sigmoid"}, "score", {"logits": 1}, False),
     "classifier": ("TextClassifier", {}, "classify", {"logits": 3}, False),
+    "multi-label": ("TextClassifier", {}, "classify", {"logits": 3}, False),
+    "regression": ("TextClassifier", {}, "classify", {"logits": 1}, False),
     "tagger": ("TokenClassifier", {}, "tag", {"logits": 3}, True),
     "answerer": (
         "QuestionAnswerer",
@@ -67,7 +71,8 @@ def write_export(folder, tokenizer, name):
     onnx.save(model, folder / "model.onnx")
     export = {"format": "onnx", "file": "model.onnx", "sha256": digest_of(folder / "model.onnx"), "does": does}
     export |= {"inputs": {one: {"dtype": "int64", "shape": ["batch", "length"]} for one in INPUTS}}
-    export |= {"outputs": {output: ["batch"] for output in outputs}, "labels": LABELS.get(name), "problem": "classes"}
+    export |= {"outputs": {output: ["batch"] for output in outputs}, "labels": LABELS.get(name)}
+    export["problem"] = PROBLEMS.get(name, "classes")
     export |= {"tokenizer": {"mask": "[MASK]"}}
     saved = {"class": cls, "arguments": {"max_length": 32, **arguments}, "export": export}
     (folder / "kerasbert.json").write_text(json.dumps(saved))

@@ -12,8 +12,6 @@ from pipelines.serve.api.batching import LEAST_TOKENS, Batcher, Overloaded, chos
 
 pytestmark = pytest.mark.one_backend
 
-WORDS = "the cat sat on a mat and dog ran home who where red blue one two three four five six seven".split()
-
 
 def job(*lengths):
     return Job([Row(np.full(length, length, "int32")) for length in lengths], list)
@@ -133,24 +131,3 @@ def test_a_closing_batcher_answers_what_it_admitted(slow):
     closing.join(20)
     assert len(admitted.result(20)) == 1
     assert batcher.submit(model, job()).result() == []
-
-
-def test_answers_do_not_depend_on_the_batch(models):
-    """In every order and mixture, up to rounding: the requests of all models are interleaved in small batches."""
-    generator = np.random.default_rng(0)
-    batcher = Batcher(batch_tokens=128, queue_tokens=10**6)
-    requests = []
-    for _ in range(60):
-        name = generator.choice(["embedder", "tagger", "filler", "answerer"])
-        texts = [" ".join(generator.choice(WORDS, generator.integers(1, 50))) for _ in range(generator.integers(1, 6))]
-        inputs = {"filler": [f"[MASK] {text}" for text in texts], "answerer": [("who ran", text) for text in texts]}
-        requests.append((models[name], inputs.get(name, texts)))
-    jobs = [model.job(inputs) for model, inputs in requests]
-    futures = [batcher.submit(model, made) for (model, _), made in zip(requests, jobs, strict=True)]
-    for (model, inputs), made, future in zip(requests, jobs, futures, strict=True):
-        together, alone = made.read(future.result(60)), model.answer(inputs, batch_size=1)
-        if isinstance(alone, np.ndarray):
-            np.testing.assert_allclose(together, alone, atol=1e-5)
-        else:
-            assert repr(together) == repr(alone)  # the hand-made programs round nothing across tokens
-    batcher.close()

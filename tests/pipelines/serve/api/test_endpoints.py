@@ -2,6 +2,7 @@
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,6 +113,85 @@ def test_tags_answers_and_masks(post, models):
     masked = ["the [MASK] sat", "[MASK] two [MASK]"]
     found = [one["masks"] for one in post("/v1/fill-mask", input=masked, top=2)["data"]]
     assert found == models["filler"].answer(masked, top_k=2)
+
+
+# Endpoint -> (models, the fields of a request for texts, what the model is asked, its options, where the answers are)
+ASKED = {
+    "/v1/embeddings": (["embedder", "other"], lambda texts: {"input": texts}, list, {}, "data.embedding"),
+    "/embed": (["other"], lambda texts: {"inputs": texts, "normalize": False}, list, {}, ""),
+    "/embed_sparse": (["sparse"], lambda texts: {"inputs": texts}, list, {}, ""),
+    "/v1/rerank": (
+        ["reranker"],
+        lambda texts: {"query": "who ran", "documents": texts},
+        lambda texts: [("who ran", text) for text in texts],
+        {},
+        "results.relevance_score",
+    ),
+    "/v1/classify": (["classifier", "multi-label", "regression"], lambda texts: {"input": texts}, list, {}, "data"),
+    "/v1/tag": (["tagger"], lambda texts: {"input": texts}, list, {}, "data"),
+    "/v1/answer": (
+        ["answerer"],
+        lambda texts: {"input": [{"question": "who ran", "context": text} for text in texts], "top": 3},
+        lambda texts: [("who ran", text) for text in texts],
+        {"n_best": 3},
+        "data.answers",
+    ),
+    "/v1/fill-mask": (
+        ["filler"],
+        lambda texts: {"input": [f"[MASK] {text}" for text in texts], "top": 2},
+        lambda texts: [f"[MASK] {text}" for text in texts],
+        {"top_k": 2},
+        "data.masks",
+    ),
+}
+
+
+def answers_in(content, path):
+    """The answers in the content of a response, in the order of the inputs."""
+    name, _, part = path.partition(".")
+    listed = content[name] if name else content
+    if name:
+        listed = sorted(listed, key=lambda one: one["index"])
+        listed = [one[part] if part else {key: one[key] for key in one if key != "index"} for one in listed]
+    return listed
+
+
+def numbers_of(value):
+    """A value of lists and dicts as pairs of what is not a number, and its numbers."""
+    if isinstance(value, dict):
+        value = sorted(value.items())
+    if isinstance(value, (list, tuple, np.ndarray)):
+        parts = [numbers_of(one) for one in value]
+        return [part[0] for part in parts], sum([part[1] for part in parts], [])
+    return (None, [value]) if isinstance(value, (float, np.floating)) else (value, [])
+
+
+def test_answers_do_not_depend_on_what_else_is_asked(models):
+    """Requests of all endpoints at a time, of 1 to 500 words: in every order and mixture, the answers of the models."""
+    generator, words, requests = np.random.default_rng(0), " ".join(TEXTS).split(), []
+    for _ in range(80):
+        path = generator.choice(list(ASKED))
+        name = generator.choice(ASKED[path][0])
+        lengths = np.exp(generator.uniform(0, 6.2, generator.integers(1, 6))).astype(int)
+        requests.append((path, name, [" ".join(generator.choice(words, length)) for length in lengths]))
+    app = create_app(models, Limits(batch_tokens=128), Access({"testserver"}))
+    with TestClient(app) as client, ThreadPoolExecutor(16) as threads:
+
+        def posted(path, name, texts):
+            return client.post(path, json={**ASKED[path][1](texts), "model": name}).json()
+
+        found = list(threads.map(posted, *zip(*requests, strict=True)))
+    for (path, name, texts), content in zip(requests, found, strict=True):
+        _, _, inputs, options, place = ASKED[path]
+        alone = models[name].answer(inputs(texts), batch_size=1, **options)
+        if path == "/embed_sparse":
+            alone = [
+                [{"index": int(i), "value": value} for i, value in zip(ids, values, strict=True)]
+                for ids, values in alone
+            ]
+        (said, numbers), (expected, wanted) = numbers_of(answers_in(content, place)), numbers_of(alone)
+        assert said == expected, path
+        np.testing.assert_allclose(numbers, wanted, atol=1e-5, rtol=1e-5, err_msg=path)
 
 
 def test_tokens(post, models):
