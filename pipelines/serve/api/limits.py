@@ -33,7 +33,7 @@ class Limits(Options):
     max_seconds: float = 60.0
     held_bytes: int = 64_000_000
     queue_tokens: int = 262_144
-    queue_seconds: float = 10.0
+    queue_seconds: float = 5.0
     batch_tokens: int = 1_024
     truncate: bool = True
 
