@@ -97,6 +97,7 @@ def session(file: Path, threads: Threads = Threads()) -> Any:
     stated = os.environ.get("OMP_NUM_THREADS", "")
     options.intra_op_num_threads = threads.count or (int(stated) if stated.isdigit() else number_of_cores())
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(threads.spin)))
+    options.enable_mem_pattern = False  # it keeps a plan of the memory for each of the many shapes of batches
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
