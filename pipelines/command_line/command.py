@@ -190,6 +190,8 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(1)
     except (ValueError, OSError, ImportError, *of_training("TrainingDiverged")) as error:
         message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
+        if isinstance(error, OSError) and error.filename is not None:  # else "[Errno 2] No such file or directory: ..."
+            message = f"{error.filename}: {error.strerror}"
         sys.exit(printable(brief(f"{type(error).__name__}: {message}")))
     except of_training("RunStopped") as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
