@@ -90,7 +90,7 @@ def launch(page: gr.Blocks, host: str, port: int, wait: bool = True, hosts: tupl
 
 def _choice_of_model(demo: Demo, tab: str):
     names = list(demo.models[tab])
-    return gr.Dropdown(names, value=names[0], label="Model", visible=len(names) > 1)
+    return gr.Dropdown(names, value=names[0], label="Model", interactive=len(names) > 1)
 
 
 def _field(label: str, example: str, lines: int = 3):
