@@ -20,17 +20,6 @@ CACHE_BYTES = 2 << 30  # programs that have not been used for the longest time a
 LEAST_SECONDS = 0.2  # programs that take less time to compile are not cached on disk
 
 
-def building_inputs(example):
-    """Returns what a model is called on to create its weights, given a nested structure of tiny arrays.
-
-    On PyTorch the result is symbolic, so that nothing is computed with weights that are about to be loaded, which would
-    take longer than loading them. JAX and TensorFlow trace symbolic calls, which takes longer than to compute them.
-    """
-    if keras.backend.backend() != "torch":
-        return example
-    return keras.tree.map_structure(lambda array: keras.KerasTensor(array.shape, str(array.dtype)), example)
-
-
 def concrete_array(value):
     """Converts a value to a numpy array. Returns None for traced and symbolic tensors, whose values are unknown.
 

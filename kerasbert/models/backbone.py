@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
-from ..backend.compilation import building_inputs, concrete_array, reading_weights
+from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
@@ -78,7 +78,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     def build_now(self):
         """Creates all weights by calling the model on a tiny input. Must be the last line of a family's `__init__`."""
         with checked_inputs():
-            self(building_inputs(self.example_inputs()), **self.prediction_arguments)
+            self(self.example_inputs(), **self.prediction_arguments)
         self.note_depths()
 
     def build(self, input_shape=None):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from ..backend.compilation import building_inputs, concrete_array, reading_weights
+from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
@@ -71,7 +71,7 @@ class Trainable(WithHeads, Quantizable, Fitting):
     def build_now(self):
         """Creates all weights by calling the model on a tiny input. Must be the last line of each `__init__`."""
         with checked_inputs():
-            self(building_inputs(self.example_inputs()))
+            self(self.example_inputs())
 
     def build(self, input_shape=None):
         """Does nothing: the layers build themselves in the first call, as in `layers.composite.Composite`."""
