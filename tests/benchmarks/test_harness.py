@@ -75,5 +75,5 @@ def test_what_differs_is_void_and_what_is_missing_is_skipped(compared):
 
 
 def test_ratio_and_difference():
-    assert ratio([2.0, 3.0, 8.0], [1.0, 1.0, 2.0]) == {"ratio": 3.0, "lowest": 2.0, "highest": 4.0}
+    assert ratio([2.0, 6.0, 8.0], [1.0, 4.0, 2.0]) == {"ratio": 3.0, "lowest": 1.5, "highest": 4.0}
     assert difference({}, {}) == float("inf")

@@ -136,15 +136,29 @@ def test_tags(tiny_backbone):
         model.evaluate(X, y[:, :1], sample_weight=np.ones((6, 1)), verbose=0)
 
 
+def smoothed_loss(logits, labels):
+    logits = np.asarray(logits, "float64")
+    rows = np.eye(logits.shape[-1])[labels]
+    return -((0.9 * rows + 0.1 / logits.shape[-1]) * np.log(softmax(logits))).sum(-1).mean()
+
+
 @pytest.mark.one_backend
 def test_choices_and_spans(tiny_backbone):
     smoothing = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
-    choices = MultipleChoice(tiny_backbone())
+    choices = MultipleChoice(tiny_backbone(initializer_range=0.5))
     choices.compile("sgd", loss=smoothing)
-    choices.fit({"token_ids": np.stack([IDS, IDS[::-1]], axis=1)}, LABELS % 2, verbose=0)
-    spans = QuestionAnswerer(tiny_backbone())
+    pairs = {"token_ids": np.stack([IDS, IDS[::-1]], axis=1)}
+    expected = smoothed_loss(choices.predict(pairs, verbose=0), LABELS % 2)
+    assert choices.evaluate(pairs, LABELS % 2, verbose=0, return_dict=True)["loss"] == pytest.approx(expected, rel=1e-3)
+    choices.fit(pairs, LABELS % 2, verbose=0)
+    spans = QuestionAnswerer(tiny_backbone(initializer_range=0.5))
     spans.compile("sgd", loss={"start": smoothing, "end": "sparse_categorical_crossentropy"})
-    spans.fit(X, {"start": LABELS, "end": LABELS}, verbose=0)
+    targets, logits = {"start": LABELS, "end": LABELS}, spans.predict(X, verbose=0)
+    likely = softmax(np.asarray(logits["end"], "float64"))[np.arange(6), LABELS]
+    both = smoothed_loss(logits["start"], LABELS), -np.log(likely).mean()
+    found = spans.evaluate(X, targets, verbose=0, return_dict=True)["loss"]
+    assert found == pytest.approx(sum(both), rel=1e-3)
+    spans.fit(X, targets, verbose=0)
 
 
 @pytest.mark.one_backend

@@ -15,6 +15,7 @@ from .openai import texts_or_pairs, unit
 from .service import TOKENIZERS, Service
 
 TEXTS = str | list[Any]
+MOST_LABELS = 10**9
 _COMMON = {"model": str, "truncate": bool, "truncation_direction": Literal["right", "Right"]}
 
 
@@ -39,8 +40,10 @@ def _weights(ids, weights):
 async def predict(service: Service, fields: dict[str, Any]) -> list:
     """Answers as text-embeddings-inference does, and requests with `parameters` as huggingface_hub expects it."""
     given, parameters = fields["inputs"], fields.get("parameters", {})
-    if not {*parameters} <= {"top_k"} or not isinstance(top := parameters.get("top_k", 10**9), int):
+    top = parameters.get("top_k", MOST_LABELS)
+    if not {*parameters} <= {"top_k"} or type(top) is not int:  # a bool is none
         raise RequestError(400, f"`parameters` may have the integer `top_k`. Received: {shortened(parameters)}.")
+    top = check_range(top, "top_k", MOST_LABELS)
     is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(part, str) for part in given)
     single = isinstance(given, str) or is_pair
     inputs = texts_or_pairs([given] if single else given, service)
@@ -49,9 +52,7 @@ async def predict(service: Service, fields: dict[str, Any]) -> list:
     for one in answered.answers:
         scores = one.get("scores") or {service.models[answered.model].labels[0]: one["score"]}
         pairs = sorted(scores.items(), key=lambda pair: -pair[1])
-        found.append(
-            [{"label": str(label), "score": score} for label, score in pairs[: check_range(top, "top_k", 10**9)]]
-        )
+        found.append([{"label": str(label), "score": score} for label, score in pairs[:top]])
     return found[0] if single and "parameters" not in fields else found
 
 

@@ -243,6 +243,8 @@ REFUSED = [
     ("/embed", {"inputs": "a", "prompt_name": "nothing"}, 400, "`prompt` must be one of"),
     ("/embed", {"inputs": "a", "truncation_direction": "left"}, 400, "'right' or 'Right'"),
     ("/predict", {"inputs": "a", "parameters": {"function_to_apply": "none"}}, 400, "may have the integer `top_k`"),
+    ("/predict", {"inputs": "a", "parameters": {"top_k": True}}, 400, "may have the integer `top_k`. Received"),
+    ("/predict", {"inputs": "a", "parameters": {"top_k": 0}}, 400, "`top_k` must be from 1"),
     ("/v1/classify", {"input": [["a", "b", "c"]]}, 400, "a list of texts and pairs of texts"),
     ("/v1/tag", {"input": [["a", 3]]}, 400, "must have texts in Unicode"),
     ("/v1/tag", {"input": ["a" * 200_001]}, 413, "at most 100,000 bytes"),
