@@ -1,4 +1,4 @@
-"""A BERT for masked language modelling, four times: ours, KerasHub's, that of transformers, and one written by hand.
+"""A BERT for masked language modeling, four times: ours, KerasHub's, that of transformers, and one written by hand.
 
 All are loaded from the same folder, which has the layout of transformers.
 """
@@ -13,7 +13,7 @@ SHAPE = dict(num_layers=4, hidden_dim=256, num_heads=4, feed_forward_dim=1_024, 
 
 
 def write(folder: Path, activation: str = "gelu", shape: dict = SHAPE) -> None:
-    """Weights by the paper's initialisation, biases and scales moved, so that every one of them shows.
+    """Weights by the paper's initialization, biases and scales moved, so that every one of them shows.
 
     In `keras_hub` lies a second file, with a pooler, which KerasHub insists on.
     """

@@ -39,7 +39,7 @@ COMMANDS = {
         "mine": "find hard negatives to train embedders and rerankers",
     },
     "Models": {
-        "show": "draw corrupted text, attention, curves, predictions and neighbours",
+        "show": "draw corrupted text, attention, curves, predictions and neighbors",
         "info": "describe a model, a corpus, a recipe or this installation",
         "serve": "serve a model as a web page or an HTTP API",
         "export": "write a model as ONNX or in other formats that run without kerasbert",

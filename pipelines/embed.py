@@ -16,7 +16,7 @@ from kerasbert.retrieval.search import is_sparse
 
 from .command_line.command import Command
 from .reading.inputs import read_inputs
-from .reading.labelled import Columns
+from .reading.labeled import Columns
 from .runs.outputs import check_outputs, counted
 from .runs.task_options import Files
 

@@ -22,7 +22,7 @@ from .command_line.command import Command
 from .pretrain import open_corpora
 from .reading.examples import Examples
 from .reading.label_names import check_labels, label_names, typed
-from .reading.labelled import GUESSED, Columns
+from .reading.labeled import GUESSED, Columns
 from .reading.minimal_pairs import read_minimal_pairs
 from .reading.splits import named_sources
 from .reading.tables import Reading

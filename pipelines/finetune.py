@@ -15,7 +15,7 @@ from kerasbert.data.text.locks import locked
 
 from .command_line.command import Command
 from .reading.label_names import check_labels, label_names
-from .reading.labelled import GUESSED, Columns
+from .reading.labeled import GUESSED, Columns
 from .reading.splits import named_sources, split_tenth
 from .reading.tables import Reading
 from .reading.task_examples import read_task

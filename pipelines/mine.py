@@ -16,7 +16,7 @@ from kerasbert.retrieval.evaluation import is_embedder
 
 from .command_line.command import Command
 from .command_line.options import Options
-from .reading.labelled import GUESSED, Columns
+from .reading.labeled import GUESSED, Columns
 from .reading.tables import Reading
 from .reading.text_columns import read_text_columns
 from .runs.losses import read_documents

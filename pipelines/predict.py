@@ -18,7 +18,7 @@ from kerasbert.runtime import is_export
 
 from .command_line.command import Command
 from .reading.inputs import Input, read_inputs
-from .reading.labelled import GUESSED, Columns
+from .reading.labeled import GUESSED, Columns
 from .reading.tasks import task_of
 from .runs.answers import Answers, Options, exported_answers
 from .runs.outputs import check_outputs, cleaning_up

@@ -1,7 +1,7 @@
 """An end-to-end example that takes six minutes: tokenizer, pretraining, a saved model, fine-tuning, predictions.
 
 The text is the English documentation in every Python installation (see `standard_library.py`). The task is to classify
-which area of the library a docstring documents, with 300 labelled examples. A quarter of the modules is held out, and
+which area of the library a docstring documents, with 300 labeled examples. A quarter of the modules is held out, and
 used neither in pretraining nor in fine-tuning.
 
 python -m pipelines.quickstart
@@ -40,7 +40,7 @@ RECIPE = Recipe(
     AdamW(WarmupDecay(3e-3, warmup=100), weight_decay=0.01, global_clipnorm=1.0, epsilon=1e-6),
 )
 VOCABULARY = 2_000
-LABELLED, TESTED_PER_AREA = 300, 100
+LABELED, TESTED_PER_AREA = 300, 100
 MASKED = (
     "Return the [MASK] of the list.",
     "Raise an [MASK] if the file does not exist.",
@@ -55,7 +55,7 @@ def quickstart(output: Path = Path("saved_models/quickstart"), work: Path = Path
     Args:
         output: folder for the pretrained model.
         work: folder for the corpora, logs and checkpoints. Its contents are removed first.
-        seeds: number of repetitions, each with different labelled examples.
+        seeds: number of repetitions, each with different labeled examples.
     """
     clock = time.perf_counter()
     shutil.rmtree(work, ignore_errors=True)
@@ -83,14 +83,14 @@ def quickstart(output: Path = Path("saved_models/quickstart"), work: Path = Path
     accuracies = defaultdict(list)
     tested = draw(held_out, TESTED_PER_AREA, random.Random(0))
     for seed in range(seeds):
-        labelled = draw(seen, -(-LABELLED // len(AREAS)), random.Random(seed))[:LABELLED]
-        accuracies["majority class"].append(majority(labelled, tested))
-        accuracies["bag of words, logistic regression"].append(bag_of_words(labelled, tested))
-        accuracies["BERT from scratch"].append(bert(output, labelled, tested, seed, pretrained=False))
-        accuracies["BERT pretrained"].append(bert(output, labelled, tested, seed, pretrained=True))
+        labeled = draw(seen, -(-LABELED // len(AREAS)), random.Random(seed))[:LABELED]
+        accuracies["majority class"].append(majority(labeled, tested))
+        accuracies["bag of words, logistic regression"].append(bag_of_words(labeled, tested))
+        accuracies["BERT from scratch"].append(bert(output, labeled, tested, seed, pretrained=False))
+        accuracies["BERT pretrained"].append(bert(output, labeled, tested, seed, pretrained=True))
         say(clock, f"seed {seed}: " + ", ".join(f"{name} {values[-1]:.2f}" for name, values in accuracies.items()))
     print(
-        f"\nWhich of {len(AREAS)} areas does a docstring document? {LABELLED} labelled examples, accuracy on "
+        f"\nWhich of {len(AREAS)} areas does a docstring document? {LABELED} labeled examples, accuracy on "
         f"{len(tested)} docstrings of held-out modules, mean and range of {seeds} seeds\n"
     )
     for name, values in accuracies.items():
@@ -128,29 +128,29 @@ def fill_masks(folder: Path) -> None:
         print(f"    {text:60}" + ", ".join(f"{c['token']} {c['score']:.2f}" for c in candidates))
 
 
-def majority(labelled: list[Docstring], tested: list[Docstring]) -> float:
-    most_common = Counter(docstring.area for docstring in labelled).most_common(1)[0][0]
+def majority(labeled: list[Docstring], tested: list[Docstring]) -> float:
+    most_common = Counter(docstring.area for docstring in labeled).most_common(1)[0][0]
     return float(np.mean([docstring.area == most_common for docstring in tested]))
 
 
-def bag_of_words(labelled: list[Docstring], tested: list[Docstring]) -> float:
+def bag_of_words(labeled: list[Docstring], tested: list[Docstring]) -> float:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     model = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10.0, max_iter=1_000))
-    model.fit([d.text for d in labelled], [d.area for d in labelled])
+    model.fit([d.text for d in labeled], [d.area for d in labeled])
     return float(model.score([d.text for d in tested], [d.area for d in tested]))
 
 
-def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed: int, pretrained: bool) -> float:
+def bert(folder: Path, labeled: list[Docstring], tested: list[Docstring], seed: int, pretrained: bool) -> float:
     """Fine-tunes the saved model, or the same model with random weights, and returns its accuracy."""
     seed_everything(seed)
     classifier = new_model("classes", folder, sorted(AREAS), load_weights=pretrained, classifier_dropout=0.1)
     epochs, batch_size = 12, 20
-    steps = -(-len(labelled) // batch_size) * epochs
+    steps = -(-len(labeled) // batch_size) * epochs
     classifier.compile(adamw(5e-4, warmup=steps // 10, steps=steps))
-    texts, labels = zip(*((paragraphs(d.text), d.area) for d in labelled), strict=True)
+    texts, labels = zip(*((paragraphs(d.text), d.area) for d in labeled), strict=True)
     classifier.fit(
         list(texts), list(labels), batch_size=batch_size, epochs=epochs, seed=seed, callbacks=[Progress(quiet=True)]
     )

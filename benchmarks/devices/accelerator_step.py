@@ -1,10 +1,10 @@
-"""A training step of masked language modelling on a GPU or TPU: BERT-base or -large, full rows, bfloat16, AdamW.
+"""A training step of masked language modeling on a GPU or TPU: BERT-base or -large, full rows, bfloat16, AdamW.
 
     KERAS_BACKEND=jax python -m benchmarks.devices.accelerator_step --shape base --length 512 --rows 64 --peak 989
 
 Against transformers (torch in bfloat16 by autocast, eager and compiled). The second row of ours is packed: rows of
 several sequences, which see themselves alone. 15% of the tokens are predicted; `--dropout` is that of hidden states and
-of attention. The utilisation is the model's own arithmetic over the peak of the device, in TFLOP/s (989: an H100 or
+of attention. The utilization is the model's own arithmetic over the peak of the device, in TFLOP/s (989: an H100 or
 H200, dense bfloat16); the share in the table is that of a plain product in bfloat16, measured beside it. On JAX with a
 GPU the compiled program is searched for the fused attention, forward and backward.
 """

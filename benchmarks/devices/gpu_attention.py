@@ -41,7 +41,7 @@ def pallas(query, key, value, ids, **mask):
 
 
 def blocks_of(attention, query, key, value, _):
-    """Blocks of a window and their neighbours as rows, whose masks are dense."""
+    """Blocks of a window and their neighbors as rows, whose masks are dense."""
     from kerasbert.layers.local_attention import in_blocks, whole_rows
     from kerasbert.layers.masks import AttentionMask
 

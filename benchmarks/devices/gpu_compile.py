@@ -5,7 +5,7 @@
 
 XLA's compiler for GPUs needs a description of the card, but no card and no driver. Each row is the step that `fit` runs
 (forward, backward, optimizer, metrics; bfloat16) of a recipe, compiled for a card and a layout of devices, and read.
-Nothing is executed, so no speed is measured: the utilisation is what a roofline would allow. Without a card, XLA cannot
+Nothing is executed, so no speed is measured: the utilization is what a roofline would allow. Without a card, XLA cannot
 time several variants of a kernel, so a real compilation may choose others.
 
 Each compiled program is a line of gpu_compile.jsonl, and the same command goes on with the rest; `--report` writes

@@ -17,7 +17,7 @@ without one, and read. Nothing was run. A step is that of `fit`: forward, backwa
   rows are packed, but for `chunks`. The papers of ModernBERT have no dropout.
 - `float32` counts products with a float32 operand. `sums` are products of bfloat16 with a float32 result: XLA splits
   long sums and adds the parts in float32.
-- `fusions` are kernels. `roofline` is the utilisation if every kernel took as long as its arithmetic at the peak or
+- `fusions` are kernels. `roofline` is the utilization if every kernel took as long as its arithmetic at the peak or
   its bytes at the bandwidth of the memory, one after another; operations of attention count only keys that are
   attended to, and all tokens of packed rows. Bytes are those of operands and results.
 - XLA chooses between kernels by timing them. Without a card it takes its defaults, so other variants may run.
@@ -69,7 +69,7 @@ def largest_batch(done, name, card, rows):
     return int((MEMORY - fixed) // (by_row + of_layers))
 
 
-def utilisation(row, card):
+def utilization(row, card):
     return row["flops"] / CARDS[card]["peak"] / row["seconds"]
 
 
@@ -91,7 +91,7 @@ def line_of(done, name, card, rows, row, source):
         number(row, "fusions"),
         f"{row['flops'] / 1e12:.1f}",
         f"{row['moved'] / 1e9:.0f}",
-        f"{utilisation(row, card):.0%}",
+        f"{utilization(row, card):.0%}",
     ]
 
 

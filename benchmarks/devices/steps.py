@@ -1,4 +1,4 @@
-"""Training steps of whole models on the device: fused calls, memory, time and utilisation.
+"""Training steps of whole models on the device: fused calls, memory, time and utilization.
 
     KERAS_BACKEND=jax python -m benchmarks.devices.steps --model bert --results runs/gpu_check/check.jsonl
 
@@ -93,7 +93,7 @@ def fused(step: Step, layers: int, on_gpu: bool) -> tuple[bool, str, dict]:
 
 
 def timed(step: Step, flops: float, tokens: int, device: str) -> tuple[bool, str, dict]:
-    """Time and utilisation of a step."""
+    """Time and utilization of a step."""
     step.run(2)
     seconds, loss = step.run(STEPS)
     rate, peak = flops / seconds / 1e12, peak_of(device)

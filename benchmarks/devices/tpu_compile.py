@@ -6,7 +6,7 @@
 XLA's compiler for TPUs runs on any machine. Each row is the step that `fit` runs (forward, backward, optimizer,
 metrics; bfloat16) of a recipe, compiled for a topology and a layout of devices, and read: bytes of memory a device,
 operations, bytes moved, collectives, calls of Pallas kernels. Nothing is executed, so no speed is measured: the
-utilisation is what a roofline would allow, with collectives that overlap with nothing.
+utilization is what a roofline would allow, with collectives that overlap with nothing.
 
 A program takes minutes to compile, so two shallow models are compiled, and deep ones are extrapolated linearly. Each
 compiled program is a line of tpu_compile.jsonl, and the same command goes on with the rest; `--report` writes
@@ -27,7 +27,7 @@ from benchmarks.devices.compiled_steps import GIB, MODELS, extrapolated, memory_
 RESULTS = Path(__file__).with_suffix(".jsonl")
 # Of a chip: peak of bfloat16 in TFLOP/s, memory in GB, its bandwidth and that of the links to other chips in GB/s.
 CHIPS = {"v5e": (197, 16, 819, 200), "v5p": (459, 95, 2_765, 600), "v6e": (918, 32, 1_640, 448)}
-FULL = "full"  # the compiler's own level of optimisation
+FULL = "full"  # the compiler's own level of optimization
 REPORT = """# Programs for TPUs
 
 Written by `tpu_compile.py --report`: training steps compiled for TPUs on a machine without one, and read. Everything is
@@ -121,7 +121,7 @@ def row_of(done: dict, level: str, name: str, topology: str, layout: str, rows: 
     return {**extrapolated(*found, model.shallow, model.layers), "from": f"{first} and {second} layers"}
 
 
-def utilisation(row: dict, chip: str) -> float:
+def utilization(row: dict, chip: str) -> float:
     peak, _, bandwidth, links = CHIPS[chip]
     arithmetic = row["flops"] / (peak * 1e12)
     # A ring moves the bytes of an all-reduce twice, those of the others once.
@@ -167,7 +167,7 @@ def report() -> str:
             f"{row['kernels']:.0f}",
             f"{row['float32_products']:.0f} of {row['products']:.0f}",
             f"{row['scores']:.0f}",
-            f"{utilisation(row, chip):.0%}",
+            f"{utilization(row, chip):.0%}",
             "" if row["compile_seconds"] is None else f"{row['compile_seconds']:.0f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -1,4 +1,4 @@
-"""Training of all-MiniLM-L6-v2 as an embedder on pairs of texts of mixed lengths, tokenisation included.
+"""Training of all-MiniLM-L6-v2 as an embedder on pairs of texts of mixed lengths, tokenization included.
 
     python -m benchmarks.speed.embedder_training --pairs pairs.tsv --rounds 5
 

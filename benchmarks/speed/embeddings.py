@@ -1,4 +1,4 @@
-"""Vectors of 5,000 texts of mixed lengths by all-MiniLM-L6-v2, tokenisation included.
+"""Vectors of 5,000 texts of mixed lengths by all-MiniLM-L6-v2, tokenization included.
 
     KERAS_BACKEND=torch python -m benchmarks.speed.embeddings --texts 5000 --rounds 7 --only ONNX int8 sentence
 

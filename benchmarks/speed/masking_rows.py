@@ -1,4 +1,4 @@
-"""The corruptions once more, as plain loops over one row: what vectorised code is measured against.
+"""The corruptions once more, as plain loops over one row: what vectorized code is measured against.
 
 Each takes the ids of a row, a seed, the tokenizer and, where words count, which ids begin one, and returns
 (inputs, positions, targets). The rules are those of `kerasbert.data`, the random numbers are not.

@@ -92,7 +92,7 @@ CONTENDERS = {
     for name in ("t5", "xlm_r")
     for side, make in (
         ("kerasbert", kerasbert),
-        ("rematerialised", functools.partial(kerasbert, rematerialized=True)),
+        ("rematerialized", functools.partial(kerasbert, rematerialized=True)),
         ("transformers", transformers),
     )
 }
@@ -105,7 +105,7 @@ if __name__ == "__main__":
         [
             Comparison(f"{side}, {name}", f"transformers, {name}", 0.6, tolerance=1e-3, what="memory")
             for name in ("t5", "xlm_r")
-            for side in ("kerasbert", "rematerialised")
+            for side in ("kerasbert", "rematerialized")
         ],
         alone=True,
         options=parser(__doc__.splitlines()[0]).parse_args(),

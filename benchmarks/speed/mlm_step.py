@@ -1,4 +1,4 @@
-"""A training step of masked language modelling: 4 layers of 256, 16 rows of 128 tokens, dropout 0.1, AdamW.
+"""A training step of masked language modeling: 4 layers of 256, 16 rows of 128 tokens, dropout 0.1, AdamW.
 
     KERAS_BACKEND=jax python -m benchmarks.speed.mlm_step --peer-python PYTHON_WITH_KERAS_HUB
 

@@ -1,4 +1,4 @@
-"""What quantisation changes: answers, size on disk and speed of all-MiniLM-L6-v2 and of a masked LM.
+"""What quantization changes: answers, size on disk and speed of all-MiniLM-L6-v2 and of a masked LM.
 
     KERAS_BACKEND=jax python -m benchmarks.speed.quantization --pairs stsb-en-test.csv
 

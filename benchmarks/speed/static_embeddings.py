@@ -1,4 +1,4 @@
-"""Vectors of 20,000 texts of mixed lengths by static embeddings, tokenisation included.
+"""Vectors of 20,000 texts of mixed lengths by static embeddings, tokenization included.
 
     KERAS_BACKEND=torch python -m benchmarks.speed.static_embeddings --rounds 7
 

@@ -1,7 +1,7 @@
 """Draws the block of every family as an SVG: boxes are layers, and data flow upwards as in most papers.
 
 `stacks.py` describes the families with the classes of this file. A box that names a layer is checked against the source
-by `tests/docs/test_diagrams.py`: the order of the boxes is the order in which `call` applies the layers. Colours are
+by `tests/docs/test_diagrams.py`: the order of the boxes is the order in which `call` applies the layers. Colors are
 those of the page, so a figure follows the light and the dark theme.
 """
 
@@ -13,7 +13,7 @@ BOX_WIDTH, BOX_HEIGHT, GAP, SUM = 190, 32, 20, 18
 COLUMN_WIDTH = 360  # a phone of 400 pixels shows it without scaling
 MIDDLE = 145  # of the boxes, from the edge of the column at which residual connections run
 OUTER, INNER = 46, 14  # from a box to the frame, at the side of residual connections and at the other
-OVERLAP = 60  # of neighbouring columns, which need no room for notes between them
+OVERLAP = 60  # of neighboring columns, which need no room for notes between them
 NOTE_AT, NOTE_LETTERS = 22, 15  # from a box to its note, and letters a line
 LETTER = 6.4  # width of a letter in a box
 
@@ -23,7 +23,7 @@ class Box:
     """A layer.
 
     Args:
-        kind: its colour: embedding, attention, feed_forward, norm, recurrent or other.
+        kind: its color: embedding, attention, feed_forward, norm, recurrent or other.
         label: the text inside.
         layer: the attribute of the block or of the backbone that holds it.
         note: a text at its side, for what else goes in.
@@ -91,7 +91,7 @@ class _Column:
     def __init__(self, left, mirrored):
         self.left, self.mirrored = left, mirrored
         self.side = 1 if mirrored else -1  # where residual connections run; notes are on the other side
-        self.centre = left + (COLUMN_WIDTH - MIDDLE if mirrored else MIDDLE)
+        self.center = left + (COLUMN_WIDTH - MIDDLE if mirrored else MIDDLE)
         self.y = 0
         self.frames, self.lines, self.boxes, self.texts, self.sums = [], [], [], [], []
         self.cross_targets, self.block_input = [], None
@@ -100,16 +100,16 @@ class _Column:
         {Box: self.box, Skip: self.skip, Row: self.row, Repeat: self.repeat, Text: self.text}[type(element)](element)
 
     def flow(self, length=GAP, head=True):
-        self.lines.append(([(self.centre, self.y), (self.centre, self.y + length)], head))
+        self.lines.append(([(self.center, self.y), (self.center, self.y + length)], head))
         self.y += length
 
     def box(self, box):
         self.flow()
-        self.boxes.append((self.centre - BOX_WIDTH / 2, self.y, BOX_WIDTH, BOX_HEIGHT, box))
+        self.boxes.append((self.center - BOX_WIDTH / 2, self.y, BOX_WIDTH, BOX_HEIGHT, box))
         if box.cross:
-            self.cross_targets.append((self.centre + self.side * -BOX_WIDTH / 2, self.y + BOX_HEIGHT / 2))
+            self.cross_targets.append((self.center + self.side * -BOX_WIDTH / 2, self.y + BOX_HEIGHT / 2))
         if box.note:
-            near, far = (self.centre - self.side * (BOX_WIDTH / 2 + distance) for distance in (0, NOTE_AT))
+            near, far = (self.center - self.side * (BOX_WIDTH / 2 + distance) for distance in (0, NOTE_AT))
             self.lines.append(([(far, self.y + BOX_HEIGHT / 2), (near, self.y + BOX_HEIGHT / 2)], True))
             self.texts.append((far - self.side * 4, self.y + BOX_HEIGHT / 2, box.note, "note"))
         self.y += BOX_HEIGHT
@@ -117,18 +117,18 @@ class _Column:
     def skip(self, skip):
         self.flow(12, head=False)
         start, outer = self.y, any(isinstance(element, Skip) for element in skip.elements)
-        x = self.centre + self.side * (BOX_WIDTH / 2 + (34 if outer else 18))
+        x = self.center + self.side * (BOX_WIDTH / 2 + (34 if outer else 18))
         for element in skip.elements:
             self.add(element)
         self.flow()
         end = self.y + SUM / 2
         self.lines.append(
-            ([(self.centre, start), (x, start), (x, end), (self.centre + self.side * SUM / 2, end)], True)
+            ([(self.center, start), (x, start), (x, end), (self.center + self.side * SUM / 2, end)], True)
         )
         self.sum()
 
     def sum(self):
-        self.sums.append((self.centre, self.y + SUM / 2))
+        self.sums.append((self.center, self.y + SUM / 2))
         self.y += SUM
 
     def row(self, row):
@@ -136,7 +136,7 @@ class _Column:
         width = (total - gap * (len(row.boxes) - 1)) / len(row.boxes)
         tall = any(len(box.label) > (width - 6) / LETTER for box in row.boxes)
         height = BOX_HEIGHT + (14 if tall else 0)
-        middles = [self.centre - total / 2 + i * (width + gap) + width / 2 for i in range(len(row.boxes))]
+        middles = [self.center - total / 2 + i * (width + gap) + width / 2 for i in range(len(row.boxes))]
         if self.y:
             self.flow(8, head=False)
             self.lines.append(([(middles[0], self.y), (middles[-1], self.y)], False))
@@ -146,23 +146,23 @@ class _Column:
             if self.y:
                 self.lines.append(([(middle, self.y), (middle, bottom)], True))
             self.boxes.append((middle - width / 2, bottom, width, height, box))
-            self.lines.append(([(middle, bottom + height), (middle, joined), (self.centre, joined)], False))
+            self.lines.append(([(middle, bottom + height), (middle, joined), (self.center, joined)], False))
         self.y = joined
         if row.join == "+":
             self.flow(14)
             self.sum()
         elif row.join:
-            self.texts.append((self.centre + 6, self.y + 8, row.join, "note"))
+            self.texts.append((self.center + 6, self.y + 8, row.join, "note"))
 
     def repeat(self, repeat):
         self.flow(10, head=False)
         start = self.y
-        self.block_input = (self.centre, self.y + 6)
+        self.block_input = (self.center, self.y + 6)
         for element in repeat.elements:
             self.add(element)
         self.flow(8, head=False)
         left, right = (INNER, OUTER) if self.mirrored else (OUTER, INNER)
-        x, width = self.centre - BOX_WIDTH / 2 - left, BOX_WIDTH + left + right
+        x, width = self.center - BOX_WIDTH / 2 - left, BOX_WIDTH + left + right
         self.frames.append((x, start, width, self.y - start))
         corner = x - 6 if self.mirrored else x + width + 6
         self.texts.append((corner, self.y - 12, repeat.times, "times"))
@@ -170,7 +170,7 @@ class _Column:
     def text(self, text):
         if self.y:
             self.flow(16)
-        self.texts.append((self.centre, self.y + 8, text.label, "end"))
+        self.texts.append((self.center, self.y + 8, text.label, "end"))
         self.y += 18
 
 
@@ -194,7 +194,7 @@ def draw(stacks, title):
     for stack, column in zip(stacks, columns, strict=True):
         drawing.column(column)
         if stack.title:
-            drawing.text(column.centre, max(c.y for c in columns) + 22, stack.title, "title")
+            drawing.text(column.center, max(c.y for c in columns) + 22, stack.title, "title")
     for stack, column, following in zip(stacks, columns, columns[1:], strict=False):
         drawing.cross(stack, column, following)
     body = "\n".join(drawing.parts)
@@ -250,7 +250,7 @@ class _Drawing:
                 self.text(x, y + 6 * (len(lines) - 1) - 4 - 13 * i, line, kind)
 
     def cross(self, stack, column, following):
-        x, y = (column.centre, column.y) if stack.crosses_from == "top" else column.block_input
+        x, y = (column.center, column.y) if stack.crosses_from == "top" else column.block_input
         gutter = column.left + COLUMN_WIDTH - OVERLAP + 8
         for target_x, target_y in following.cross_targets:
             rise = [(x, y), (x, y + 12), (gutter, y + 12)] if stack.crosses_from == "top" else [(x, y), (gutter, y)]

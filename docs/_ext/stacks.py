@@ -27,13 +27,13 @@ SEGMENTS = table("Segment", "segment_embedding")
 
 
 def post_norm(first, second=None):
-    """Each branch is added to its input, and the sum is normalised."""
+    """Each branch is added to its input, and the sum is normalized."""
     second = second or feed_forward()
     return Skip((first,)), norm("attention_norm"), Skip((second,)), norm("feed_forward_norm")
 
 
 def pre_norm(first, second=None, name="LayerNorm"):
-    """Each branch reads a normalised copy, and the stream itself is never normalised inside the blocks."""
+    """Each branch reads a normalized copy, and the stream itself is never normalized inside the blocks."""
     second = second or feed_forward()
     return Skip((norm("attention_norm", name), first)), Skip((norm("feed_forward_norm", name), second))
 

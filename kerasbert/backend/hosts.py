@@ -160,7 +160,7 @@ def together():
 
 
 def check_same(name, value):
-    """Raises a ValueError on every process unless a JSON-serialisable value is the same on all of them."""
+    """Raises a ValueError on every process unless a JSON-serializable value is the same on all of them."""
     found = gathered(json.dumps({"at": here() if num_processes() > 1 else "", "value": value}, sort_keys=True))
     found = [json.loads(text) for text in found]
     for other in found[1:]:

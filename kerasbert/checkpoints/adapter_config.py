@@ -24,7 +24,7 @@ _ONLY = {
     "target_parameters": None,
     "trainable_token_indices": None,
 }
-_CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # initialisations that change the base model, too
+_CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # initializations that change the base model, too
 _TYPES = {
     "r": int,
     "lora_alpha": float,

@@ -182,7 +182,7 @@ def _trained_heads(model):
     if integers:
         raise ValueError(
             f"PEFT stores a trained head as floats, with the weights that it shares. Received: {integers[0]}, which is "
-            "quantised. Freeze the head before training, with `trainable = False`, or train from full precision."
+            "quantized. Freeze the head before training, with `trainable = False`, or train from full precision."
         )
     return {name: array.astype("float32") for name, array in arrays.items()}, sorted(modules)
 
@@ -228,7 +228,7 @@ def load_adapter(model, folder, merge=False):
             f"A dense layer can have one LoRA product. Received: {taken[0]} with one. Load the model again."
         )
     if merge and any(layer.quantization_mode in ("int8", "int4") for layer, _ in products):
-        raise ValueError("Products cannot be merged into integers. Received: a quantised model. Use merge=False.")
+        raise ValueError("Products cannot be merged into integers. Received: a quantized model. Use merge=False.")
     for layer, product in products:
         _check_numbers(layer, product, merge, folder)
     for variable, array in heads:

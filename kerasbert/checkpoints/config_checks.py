@@ -34,12 +34,12 @@ def check_config_file(stored, path):
         path: path of the file, for messages.
     """
     check_types(stored, typing.get_type_hints(ConfigFile), path)
-    quantised = stored.get("quantization_config")
-    if quantised is not None and quantised != OWN_QUANTIZATION:
-        method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
+    quantized = stored.get("quantization_config")
+    if quantized is not None and quantized != OWN_QUANTIZATION:
+        method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized
         raise ValueError(
-            f"Weights must not be quantised. Received: weights quantised by {shortened(method)}, according to {path}. "
-            "Use the checkpoint from which the quantised one was made."
+            f"Weights must not be quantized. Received: weights quantized by {shortened(method)}, according to {path}. "
+            "Use the checkpoint from which the quantized one was made."
         )
     count = stored.get("num_labels")
     if count is not None and not 0 <= count <= _WIDEST:

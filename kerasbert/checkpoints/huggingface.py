@@ -11,7 +11,7 @@ from ..backend.arrays import shared
 from ..core.lora import merged_kernels
 from ..core.variables import parts_of, paths_of_variables
 from ..core.weight_names import Heads, Part, Tensor
-from .weight_checks import check_not_quantised, unfit_numbers
+from .weight_checks import check_not_quantized, unfit_numbers
 
 log = logging.getLogger("kerasbert")
 
@@ -30,7 +30,7 @@ _IGNORED = re.compile(
 _WRAPPERS = re.compile(r"^(module\.)+|(?<![^.])(_orig_mod|_fsdp_wrapped_module)\.(module\.)?")
 # Layers of tasks that are not part of any family's layout. They are stored under our paths in a separate file.
 _EXTRA_PARTS = {"answer_network", "feature_head", "tasks"}
-_LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
+_LABELED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
 
 # === Names ===
 
@@ -134,7 +134,7 @@ class StoredWeights:
         self.family = family
         self.files = files
         self.num_elements = files.num_elements
-        check_not_quantised(files.keys(), files.folder)
+        check_not_quantized(files.keys(), files.folder)
         self.prefix = f"{family.huggingface.prefix}." if family.huggingface.prefix else ""
         older = tuple(f"{prefix}." for prefix in family.huggingface.older_prefixes)
         self.prefixes = (self.prefix, *older)
@@ -173,7 +173,7 @@ class StoredWeights:
             theirs = entry if isinstance(entry, str) else entry.name
             if path.split("/")[0] == kind:
                 self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
-        self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELLED_PARTS}
+        self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELED_PARTS}
 
     @property
     def config_fields(self):
@@ -202,7 +202,7 @@ def load_weights(model, stored, allow_nan=False):
 
     Each variable of the backbone must have a stored tensor, and each stored tensor of the backbone must be used. Stored
     tensors of heads that the model does not have are logged in one line. Heads or poolers that are not stored are
-    initialised randomly, with a warning.
+    initialized randomly, with a warning.
 
     Args:
         model: a backbone, objective or task.
@@ -288,7 +288,7 @@ def _belongs_to_head(stored, name):
 
 
 def _make_new(model, variables, stored):
-    """Initialises variables that have no stored tensor, and issues a warning.
+    """Initializes variables that have no stored tensor, and issues a warning.
 
     Args:
         model: the model.

@@ -1,8 +1,8 @@
 """Model folders with int8 or int4 weights.
 
 `kerasbert.safetensors` contains all weights under the names of this package, and `kerasbert.json` the scheme of every
-quantised layer and the whole config. There is no `model.safetensors`, which other programs would read as floats. They
-reject the folder, because they find no weights, and `config.json` names an unknown quantisation method.
+quantized layer and the whole config. There is no `model.safetensors`, which other programs would read as floats. They
+reject the folder, because they find no weights, and `config.json` names an unknown quantization method.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ def description(model):
 
 
 def export_weights(model):
-    """Returns {stored name: numpy array} for the weights of a quantised model."""
+    """Returns {stored name: numpy array} for the weights of a quantized model."""
     if any(getattr(layer, "lora_enabled", False) for layer in layers_by_path(model).values()):
         raise ValueError(
-            "Products of LoRA cannot be merged into integers. Received: a quantised model with LoRA. Save its adapter "
+            "Products of LoRA cannot be merged into integers. Received: a quantized model with LoRA. Save its adapter "
             "with `save_adapter`, or merge the adapter into the model of full precision."
         )
     variables = named_variables(model, apart=True).items()
@@ -39,7 +39,7 @@ class _Files(TensorFiles):
     def _find(self):
         if not (self.folder / EXTRA_WEIGHTS).exists():
             raise FileNotFoundError(
-                f"A folder with quantised weights must contain {EXTRA_WEIGHTS}. Received: {self.folder} without it."
+                f"A folder with quantized weights must contain {EXTRA_WEIGHTS}. Received: {self.folder} without it."
             )
         self._files, self.where = {}, {}
 
@@ -67,7 +67,7 @@ class QuantizedWeights:
         return 2 * self.files.num_elements  # int4 weights are stored in pairs
 
     def prepare(self, model):
-        """Quantises the layers of a new model that have quantised weights in the folder."""
+        """Quantizes the layers of a new model that have quantized weights in the folder."""
         quantize_layers(model, self.layers)
 
     def locate(self, path):

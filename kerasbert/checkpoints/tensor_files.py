@@ -210,7 +210,7 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE, save_id=None):
     """Writes `model.safetensors`, or several shards and their index. Weight files of an earlier model are removed.
 
     Tensors whose names begin with "kerasbert." are written to `kerasbert.safetensors`. If there are no others, as in
-    folders with quantised weights, no other file is written.
+    folders with quantized weights, no other file is written.
 
     Args:
         folder: folder of the model.

@@ -162,12 +162,12 @@ class PickleMachine:
     def _named(self, module, name):
         found = _Name(module, name)
         if found not in _FUNCTIONS and (module != "torch" or name not in _STORAGES):
-            quantised = ""
+            quantized = ""
             if "qtensor" in str(name) or re.fullmatch(r"QU?Int\w+Storage", str(name)):
-                quantised = " These are quantised weights, which kerasbert does not read."
+                quantized = " These are quantized weights, which kerasbert does not read."
             raise RefusedPickle(
                 f"A weight file may contain only tensors. Received: {self.path}, whose pickle asks for "
-                f"{module}.{name}, which was refused: it could run arbitrary code.{quantised} "
+                f"{module}.{name}, which was refused: it could run arbitrary code.{quantized} "
                 "Get the weights as safetensors."
             )
         return found

@@ -4,19 +4,19 @@ import re
 
 import numpy as np
 
-# Endings of tensor names that occur only in quantised checkpoints.
-_QUANTISED = re.compile(
+# Endings of tensor names that occur only in quantized checkpoints.
+_QUANTIZED = re.compile(
     r"\.(SCB|qweight|qzeros|scales|g_idx|absmax|quant_map|weight_scale|weight_scale_inv|zero_point)$"
 )
 
 
-def check_not_quantised(names, folder):
-    """Raises a ValueError if the names of the tensors in a folder indicate a quantised checkpoint."""
-    quantised = sorted(name for name in names if _QUANTISED.search(name))
-    if quantised:
+def check_not_quantized(names, folder):
+    """Raises a ValueError if the names of the tensors in a folder indicate a quantized checkpoint."""
+    quantized = sorted(name for name in names if _QUANTIZED.search(name))
+    if quantized:
         raise ValueError(
-            f"kerasbert reads weights of full or half precision. Received: {folder} with quantised weights: "
-            f"{', '.join(quantised[:3])}. Use the checkpoint that they were made from."
+            f"kerasbert reads weights of full or half precision. Received: {folder} with quantized weights: "
+            f"{', '.join(quantized[:3])}. Use the checkpoint that they were made from."
         )
 
 

@@ -57,7 +57,7 @@ class WithHeads(Shared):
     def head_to_renew(cls, stored, settings):
         """Returns the kind of head whose stored weights must be discarded, or None if all heads can be loaded.
 
-        The head of a classifier, for example, is initialised randomly if the stored labels differ from the new ones.
+        The head of a classifier, for example, is initialized randomly if the stored labels differ from the new ones.
 
         Args:
             stored: the content of config.json.
@@ -76,7 +76,7 @@ class WithHeads(Shared):
     def write_extras(self, folder):
         """Writes files that this model needs in addition to weights, config and tokenizer.
 
-        The weights of `KEPT_APART` are among them, unless the model is quantised.
+        The weights of `KEPT_APART` are among them, unless the model is quantized.
         """
 
     @classmethod

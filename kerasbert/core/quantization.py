@@ -1,4 +1,4 @@
-"""Quantised weights: selects the layers that can have them, and describes them for config files."""
+"""Quantized weights: selects the layers that can have them, and describes them for config files."""
 
 import gc
 import math
@@ -16,7 +16,7 @@ SMALLEST_SHARE = 0.95  # the share of a model's kernels that dense layers must h
 
 # Names of weights that are tables, although no embedding layer has them.
 _TABLES = re.compile(r"/(table_\d+|extra_table|embeddings)$")
-# In files, every quantised layer has a scheme: int8 (the weights and the inputs of the layer), int8_weights,
+# In files, every quantized layer has a scheme: int8 (the weights and the inputs of the layer), int8_weights,
 # int4/SIZE, where SIZE is the number of inputs per scale or -1 for one scale per output, or float8.
 _SCHEMES = re.compile(r"int8|int8_weights|int4/(-1|[1-9]\d{0,5})|float8")
 
@@ -29,42 +29,42 @@ class Quantizable:
     ) -> None:
         """Replaces kernels and embedding tables by integers and scales, in place.
 
-        Keras quantises dense layers and embedding tables; all other weights keep their precision. Output layers that
-        are tied to the token embeddings read the quantised table, converted back to floats. Quantised weights cannot be
+        Keras quantizes dense layers and embedding tables; all other weights keep their precision. Output layers that
+        are tied to the token embeddings read the quantized table, converted back to floats. Quantized weights cannot be
         trained, but `add_lora` adds trainable weights.
 
         Args:
             mode: "int8" (one scale per output of a dense layer and per row of a table; the inputs of dense layers are
-                quantised too, with one scale per token), "int4" (one scale per 128 inputs of an output; the inputs are
-                not quantised) or "float8" (training of dense layers on accelerators; the weights stay floats).
+                quantized too, with one scale per token), "int4" (one scale per 128 inputs of an output; the inputs are
+                not quantized) or "float8" (training of dense layers on accelerators; the weights stay floats).
             config: a `keras.quantizers.Int8QuantizationConfig`, `Int4QuantizationConfig` or
                 `Float8QuantizationConfig` in place of a mode. In int8, `activation_quantizer=None` leaves the inputs
                 of dense layers as they are; in int4, `block_size` sets the number of inputs per scale.
-            filters: the layers to quantise, as in Keras: a regular expression, or a list of them, that is searched in
+            filters: the layers to quantize, as in Keras: a regular expression, or a list of them, that is searched in
                 the layer's name, or a function of the layer. Default: all layers.
 
         Raises: ValueError for other modes and configs, for a model with several backbones, for a model that has
-            nothing left to quantise, and, without `filters`, if dense layers have less than 95% of the kernels.
+            nothing left to quantize, and, without `filters`, if dense layers have less than 95% of the kernels.
         """
         scheme = _scheme_of(config)
         parts = [part for part in _models_inside(self) if part is not parts_of(self)]
         if parts:
             raise ValueError(
                 f"`quantize` needs a model with one backbone. Received: a {type(self).__name__}, which contains "
-                f"{', '.join(sorted(type(part).__name__ for part in parts))}. Quantise the one that will be used."
+                f"{', '.join(sorted(type(part).__name__ for part in parts))}. Quantize the one that will be used."
             )
         layers = [*_dense(self), *(_tables(self) if scheme != "float8" else ())]
         chosen = {id(layer) for layer in layers if layer.quantization_mode is None and _matches(layer, filters)}
         if not chosen:
             raise ValueError(
-                f"`quantize` needs layers that are not quantised yet. Received: a {type(self).__name__} without any. "
-                "To quantise a model differently, load its weights of full precision first."
+                f"`quantize` needs layers that are not quantized yet. Received: a {type(self).__name__} without any. "
+                "To quantize a model differently, load its weights of full precision first."
             )
         if filters is None:
             _check_share(self)
         if scheme == "float8" and any(layer.lora_enabled for layer in layers):
             raise ValueError(
-                "Keras has no LoRA in float8. Received: a model with LoRA. Use int8, or quantise the model that "
+                "Keras has no LoRA in float8. Received: a model with LoRA. Use int8, or quantize the model that "
                 "`save_to_preset` writes, in which the products are merged."
             )
         # Keras collects garbage after each layer, which takes a second with many objects. Frozen ones are left out.
@@ -77,7 +77,7 @@ class Quantizable:
 
 
 def as_config(model):
-    """Returns the entry `quantization` for the config of a model, or {} if nothing is quantised.
+    """Returns the entry `quantization` for the config of a model, or {} if nothing is quantized.
 
     It contains the schemes of layers outside the model's backbone. The config of the backbone contains the others.
     """
@@ -99,7 +99,7 @@ def layers_by_path(model):
 
 
 def schemes_of(layers):
-    """Returns {path: scheme} for the quantised layers in a result of `layers_by_path`."""
+    """Returns {path: scheme} for the quantized layers in a result of `layers_by_path`."""
     return {p: _scheme_of(layer.quantization_config) for p, layer in layers.items() if layer.quantization_mode}
 
 
@@ -109,7 +109,7 @@ def has_integers(model):
 
 
 def quantize_layers(model, schemes):
-    """Quantises layers of a new model before its weights are loaded.
+    """Quantizes layers of a new model before its weights are loaded.
 
     Args:
         model: an instance of `Quantizable`.
@@ -148,7 +148,7 @@ def _scheme_of(config):
         if inputs.get_config() == default().get_config():
             return "int8"
     raise ValueError(
-        "Models are quantised in int8, int4 or float8 with Keras's default quantizers; int8 also with "
+        "Models are quantized in int8, int4 or float8 with Keras's default quantizers; int8 also with "
         f"activation_quantizer=None. Received: a {type(config).__name__} with weight_quantizer={weights!r}, "
         f'activation_quantizer={inputs!r}. Use quantize("int8").'
     )
@@ -190,10 +190,10 @@ def _check_share(model):
     rest = sum(sizes[path] for path in kernels)
     if rest > (1 - SMALLEST_SHARE) * (rest + dense):
         raise ValueError(
-            f"Keras quantises only dense layers and embedding tables, and {SMALLEST_SHARE:.0%} of the kernels must be "
+            f"Keras quantizes only dense layers and embedding tables, and {SMALLEST_SHARE:.0%} of the kernels must be "
             f"those of dense layers. Received: a {type(model).__name__}, of which {rest / (rest + dense):.0%} are "
             f"others: {', '.join(sorted(kernels)[:3])}, ... To halve the memory, use from_preset(path, "
-            'dtype="bfloat16"); to quantise what can be, pass `filters`.'
+            'dtype="bfloat16"); to quantize what can be, pass `filters`.'
         )
     share = sum(sizes[path] for path in tables) / sum(sizes.values())
     if share > 1 - SMALLEST_SHARE:

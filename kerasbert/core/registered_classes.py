@@ -19,7 +19,7 @@ REGISTERED = {
     "models.albert": "Albert AlbertAttentionBlock AlbertConfig AlbertFeedForwardBlock",
     "models.bart": "Bart BartConfig FixedBiasHead",
     "models.bert": "Bert BertBlock BertConfig",
-    "models.deberta.convolution": "NeighbourConvolution",
+    "models.deberta.convolution": "NeighborConvolution",
     "models.deberta.deberta": "Deberta DebertaBlock DebertaConfig DisentangledAttention",
     "models.deberta.deberta_v2": "BucketedAttention DebertaReplacedTokenHead DebertaV2 DebertaV2Config",
     "models.deberta.versions": "DebertaEmbeddings",

@@ -47,7 +47,7 @@ NAMES = {
 
 
 def opened(file):
-    """Opens an artefact. Returns a function from {input: int32 array} to {output: array}."""
+    """Opens an artifact. Returns a function from {input: int32 array} to {output: array}."""
     path = str(FOLDER / file)
     if DESCRIBED["format"].startswith("onnx"):
         runtime = importlib.import_module("onnxruntime")

@@ -23,11 +23,11 @@ def export(
 ) -> Path:
     """Writes a folder with the program and the weights of a model, which runs without kerasbert.
 
-    The folder contains the artefact, the files of the tokenizer, `kerasbert.json`, which describes inputs, outputs,
-    labels and lengths, and `example.py`, which runs the artefact on text. The numbers of rows and columns of the inputs
+    The folder contains the artifact, the files of the tokenizer, `kerasbert.json`, which describes inputs, outputs,
+    labels and lengths, and `example.py`, which runs the artifact on text. The numbers of rows and columns of the inputs
     are free. The outputs are those of `predict`.
 
-    The artefact is written and compared with `predict` by another process, on the backend that the exporter needs, so
+    The artifact is written and compared with `predict` by another process, on the backend that the exporter needs, so
     the model may have been trained on any backend.
 
     Args:
@@ -105,7 +105,7 @@ def check_model(model):
     kind_of(model)
     if has_integers(model):
         raise ValueError(
-            "Weights must be floats to be exported: the programs have other int8 operations. Received: a quantised "
+            "Weights must be floats to be exported: the programs have other int8 operations. Received: a quantized "
             'model. Export the model of full precision, with quantize="int8" for ONNX.'
         )
     if model.tokenizer is None:

@@ -1,15 +1,15 @@
-"""Runs artefacts, to compare them with the models that they were exported from."""
+"""Runs artifacts, to compare them with the models that they were exported from."""
 
 from ..backend import exporting as exporters
 from ..runtime.programs import session
 
 
 def runner(format, file):
-    """Returns a function from {input: int32 array} to {output: array} that runs an artefact.
+    """Returns a function from {input: int32 array} to {output: array} that runs an artifact.
 
     Args:
         format: the format; see `kerasbert.export`.
-        file: path of the artefact.
+        file: path of the artifact.
     """
     return {
         "onnx": onnx_runner,

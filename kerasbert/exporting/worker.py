@@ -29,7 +29,7 @@ from .signatures import default_names, kind_of, renamed, whole_program
 from .writing import FORMATS
 
 TOLERANCE = 1e-4  # of the difference to `predict`, relative to the largest output if that is above 1
-CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artefact is compared with `predict`
+CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artifact is compared with `predict`
 DEFAULT_OPSET = 18
 
 
@@ -192,7 +192,7 @@ WRITERS = {
 
 
 def quantize_onnx(file):
-    """Replaces an ONNX file by one with int8 matrices, with ONNX Runtime's dynamic quantisation."""
+    """Replaces an ONNX file by one with int8 matrices, with ONNX Runtime's dynamic quantization."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     whole = file.with_name("float.onnx")
@@ -206,10 +206,10 @@ def quantize_onnx(file):
 
 
 def compare(model, program, run):
-    """Raises a ValueError unless an artefact computes the same outputs as the model.
+    """Raises a ValueError unless an artifact computes the same outputs as the model.
 
     Args:
-        run: function that runs the artefact, from {input: array} to {output: array}.
+        run: function that runs the artifact, from {input: array} to {output: array}.
     """
     for rows, columns in CHECKED_SHAPES:
         x = random_inputs(model, program, rows, columns)

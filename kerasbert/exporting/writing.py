@@ -13,7 +13,7 @@ from ..data.text.folders import replaced_together
 from ..data.text.json_files import read_json
 from ..runtime.cache import PACKAGES
 
-# Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
+# Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artifact).
 FORMATS = {
     "onnx": ("torch", PACKAGES, "model.onnx"),
     "onnxruntime": ("torch", PACKAGES, "model.onnx"),

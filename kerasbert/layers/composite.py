@@ -12,7 +12,7 @@ from ..core.registered import Registered
 class Layer(Registered, keras.layers.Layer):
     """A layer whose `get_config` returns the arguments with which the layer was created.
 
-    Arguments may be plain values, initializers, configs, other layers, and anything else that Keras can serialise.
+    Arguments may be plain values, initializers, configs, other layers, and anything else that Keras can serialize.
     Layers and configs of other packages must be registered with `keras.saving.register_keras_serializable`.
     """
 

@@ -47,7 +47,7 @@ class Dense(Registered, keras.layers.Dense):
         return y if sizes is None else ops.reshape(y, (*sizes, self.units))
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantises the kernel as in Keras, which does not support subclasses because it would not use their `call`."""
+        """Quantizes the kernel as in Keras, which does not support subclasses because it would not use their `call`."""
         super().quantize(mode, type_check=False, config=config)
 
 

@@ -6,7 +6,7 @@ from .masks import real_tokens
 
 
 def float_table(embedding):
-    """Returns the table of an embedding layer, float (rows, m). A quantised table is converted back to floats."""
+    """Returns the table of an embedding layer, float (rows, m). A quantized table is converted back to floats."""
     if embedding.quantization_mode is None:
         return ops.convert_to_tensor(embedding.embeddings)
     return embedding(ops.arange(embedding.input_dim, dtype="int32"))

@@ -1,7 +1,7 @@
 """Windowed attention in blocks, whose cost per token depends on the window size, not on the length of the row.
 
 Rows are cut into blocks of at least the window size, so that each token attends only to keys of its block and of the
-neighbouring blocks. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150,
+neighboring blocks. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150,
 section 3.1).
 """
 
@@ -34,7 +34,7 @@ def in_blocks(query, key, value, mask):
     if length < ENOUGH_BLOCKS * size:
         return None
     beside = (-1, 0) if mask.causal else (-1, 0, 1)
-    keys, values = (_with_neighbours(_cut(x, size), beside) for x in (key, value))
+    keys, values = (_with_neighbors(_cut(x, size), beside) for x in (key, value))
     return _flat(_cut(query, size)), keys, values, AttentionMask(allowed=_allowed(query, mask, size, beside))
 
 
@@ -45,7 +45,7 @@ def whole_rows(y, length):
 
 
 def _allowed(query, mask, size, beside):
-    """bool (b * n, 1, w, c * w), True where a query may attend to a key of its block or of a neighbouring block."""
+    """bool (b * n, 1, w, c * w), True where a query may attend to a key of its block or of a neighboring block."""
     ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # number of the sequence of each token, 0 for padding
     if mask.sequence_ids is not None:
         ids = ids * ops.cast(mask.sequence_ids, "int32")
@@ -54,7 +54,7 @@ def _allowed(query, mask, size, beside):
     if mask.lengths is not None:
         ids = ids * ops.cast(ops.arange(query.shape[1]) < mask.lengths[:, None], "int32")
     ids = _cut(ids, size)
-    of_queries, of_keys = _flat(ids)[:, None, :, None], _with_neighbours(ids, beside)[:, None, None, :]
+    of_queries, of_keys = _flat(ids)[:, None, :, None], _with_neighbors(ids, beside)[:, None, None, :]
     distance = np.arange(size)[:, None] - np.concatenate([np.arange(size) + block * size for block in beside])
     near = np.abs(distance) <= mask.window
     near = near & (distance >= 0) if mask.causal else near
@@ -75,8 +75,8 @@ def _flat(x):
     return ops.reshape(x, (-1, *x.shape[2:]))
 
 
-def _with_neighbours(x, beside):
-    """Concatenates each block with its neighbours: (b, n, w, ...) becomes (b * n, c * w, ...).
+def _with_neighbors(x, beside):
+    """Concatenates each block with its neighbors: (b, n, w, ...) becomes (b * n, c * w, ...).
 
     `beside` holds the c offsets of the blocks to concatenate, such as (-1, 0, 1). Blocks beyond the ends of a row are
     zeros.

@@ -1,6 +1,6 @@
 """Attention masks that store their conditions (padding, causality, window, ...) separately.
 
-Fused attention kernels accept lengths, windows and causality as arguments, but cannot recognise them in a dense boolean
+Fused attention kernels accept lengths, windows and causality as arguments, but cannot recognize them in a dense boolean
 matrix. So, masks are passed as an `AttentionMask`, and only the reference implementation of `attend` calls `.dense()`.
 """
 

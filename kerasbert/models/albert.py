@@ -1,7 +1,7 @@
 """ALBERT: BERT with parameters shared by all layers, and narrow embeddings.
 
 Lan, Chen, Goodman, Gimpel, Sharma, Soricut 2019, arXiv 1909.11942. New in this paper: embeddings of width E, which is
-far smaller than the hidden width H, and one dense layer from E to H (section 3.1, factorised embeddings); layers that
+far smaller than the hidden width H, and one dense layer from E to H (section 3.1, factorized embeddings); layers that
 share their parameters; sentence order prediction instead of next sentence prediction (label 0: in order, 1: swapped).
 """
 
@@ -109,7 +109,7 @@ SIZES = {
 
 
 class AlbertAttentionBlock(Composite):
-    """The first half of a layer: attention. The sum of its input and output is normalised (post-norm).
+    """The first half of a layer: attention. The sum of its input and output is normalized (post-norm).
 
     Args:
         config: an `AlbertConfig`.
@@ -144,7 +144,7 @@ class AlbertAttentionBlock(Composite):
 
 
 class AlbertFeedForwardBlock(Composite):
-    """The second half of a layer: a feed-forward network. The sum of its input and output is normalised (post-norm).
+    """The second half of a layer: a feed-forward network. The sum of its input and output is normalized (post-norm).
 
     Args:
         config: an `AlbertConfig`.

@@ -56,7 +56,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
     takes_segments = True  # whether `call` reads `segment_ids`; if so, a `num_segments` of the config may still be 1
     has_weights = True  # False in a model that was loaded from an export, whose engine has the weights
-    embeds_neighbours = False  # whether the embedding of a token also depends on the tokens beside it
+    embeds_neighbors = False  # whether the embedding of a token also depends on the tokens beside it
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
     def __init__(self, config: Any, **kwargs: Any):
@@ -70,7 +70,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         if self.dtype_policy.quantization_mode is not None:
             raise ValueError(
                 "The dtype of a model must be a policy for floats. Received: "
-                f"{self.dtype_policy.name!r} for a {type(self).__name__}. Quantise the finished model: "
+                f"{self.dtype_policy.name!r} for a {type(self).__name__}. Quantize the finished model: "
                 f"model.quantize({self.dtype_policy.quantization_mode!r})."
             )
         self.config = config
@@ -299,7 +299,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         self.require_weights()
         policy = self.dtype_policy
         if type(policy) is keras.dtype_policies.DTypePolicy:
-            dtype = policy.name  # serialising the policy itself would import TensorFlow if it is installed
+            dtype = policy.name  # serializing the policy itself would import TensorFlow if it is installed
         else:
             dtype = keras.dtype_policies.serialize(policy)
         return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype, **as_config(self)}

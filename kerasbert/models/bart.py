@@ -6,7 +6,7 @@ model then classifies, by reading a text on both sides, and generates. Its block
 GELU instead of ReLU, learned positions instead of sinusoids, and norms of the embeddings.
 
 mBART (Liu, Gu, Goyal, Li, Edunov, Ghazvininejad, Lewis, Zettlemoyer 2020, arXiv 2001.08210) is trained in the same way
-on 25 languages. Its blocks normalise their inputs (pre-norm), the outputs of encoder and decoder are normalised, and
+on 25 languages. Its blocks normalize their inputs (pre-norm), the outputs of encoder and decoder are normalized, and
 the embeddings are scaled. mBART-50 (Tang et al. 2020, arXiv 2008.00401) has more languages.
 """
 

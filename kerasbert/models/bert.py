@@ -71,7 +71,7 @@ SIZES = {
 
 
 class BertBlock(Composite):
-    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalised (post-norm).
+    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalized (post-norm).
 
     Args:
         config: a config with BERT's fields.

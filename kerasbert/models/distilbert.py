@@ -1,6 +1,6 @@
 """DistilBERT: a BERT with half of the layers, distilled from BERT.
 
-Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in this paper: the student is initialised with every second
+Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in this paper: the student is initialized with every second
 layer of its teacher, and learns from the probabilities and hidden states of the teacher. Unlike BERT, it has no
 segments, no pooler, and no dropout after attention.
 """

@@ -43,7 +43,7 @@ class ElmoConfig(Config):
     dropout: float = 0.1  # of the input of each layer and of the output
     classifier_dropout: float = 0.5  # of the weighted sum of layers, before fine-tuning heads
     mix_penalty: float = 0.001  # L2 penalty on the weights of the sum; a penalty of 1 keeps it near the mean
-    mix_norm: bool = False  # whether each layer is normalised over the batch before it is added to the sum
+    mix_norm: bool = False  # whether each layer is normalized over the batch before it is added to the sum
     initializer_range: float = 0.02  # standard deviation of the normal distribution, for fine-tuning heads
     pad_id: int = 0
     model_type: str = "elmo"
@@ -248,7 +248,7 @@ class ScalarMix(Layer):
     Args:
         num_layers: number of layers in the sum.
         penalty: factor of the L2 penalty on the weights w, which is added to the loss.
-        norm: whether each layer is first normalised to mean 0 and variance 1 over all real tokens and dimensions of the
+        norm: whether each layer is first normalized to mean 0 and variance 1 over all real tokens and dimensions of the
             batch.
 
     Call:

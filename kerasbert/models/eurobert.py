@@ -116,7 +116,7 @@ class GroupedAttention(ProjectedAttention):
 
 
 class EuroBertBlock(Composite):
-    """Attention and gated feed-forward; each normalises its input and is added to the residual stream (pre-norm).
+    """Attention and gated feed-forward; each normalizes its input and is added to the residual stream (pre-norm).
 
     Args:
         config: an `EuroBertConfig`.
@@ -166,8 +166,8 @@ class EuroBert(Backbone):
 
     Call:
         inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
-            `sequence_ids`, `first_positions`. Padding cannot be recognised by its id, which is that of the end token.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+            `sequence_ids`, `first_positions`. Padding cannot be recognized by its id, which is that of the end token.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m), and if requested the lists `hidden_states`

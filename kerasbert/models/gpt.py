@@ -67,7 +67,7 @@ class GPT(Backbone):
         config: a `GPTConfig`.
 
     Inputs and outputs are the same as in `GPT2`, except that the last of the `hidden_states` is the output of the last
-    block without normalisation.
+    block without normalization.
     """
 
     def __init__(self, config: GPTConfig, **kwargs: Any):

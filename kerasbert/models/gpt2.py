@@ -80,7 +80,7 @@ SIZES = {
 
 
 class GPT2Block(Composite):
-    """Attention and feed-forward sublayers; each normalises its input and is added to the residual stream (pre-norm).
+    """Attention and feed-forward sublayers; each normalizes its input and is added to the residual stream (pre-norm).
 
     Args:
         config: a config with GPT-2's fields.
@@ -140,7 +140,7 @@ class GPT2(Backbone):
     Call:
         inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
             `sequence_ids`, `first_positions`, and `segment_ids`, which are token ids whose embeddings are added.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
         cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. It must not be used
             again.

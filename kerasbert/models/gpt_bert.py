@@ -92,7 +92,7 @@ SIZES = {
 class GatedAttention(Composite):
     """Disentangled attention with a gate: the outputs of all heads are multiplied by gelu of a projection of x.
 
-    The product is normalised before the output layer. The query and key layers project the distance embeddings, too.
+    The product is normalized before the output layer. The query and key layers project the distance embeddings, too.
 
     Args:
         config: a `GPTBertConfig`.
@@ -129,7 +129,7 @@ class GatedAttention(Composite):
 
 
 class GPTBertAttentionBlock(Composite):
-    """Gated attention, which normalises its input and is added to it (pre-norm).
+    """Gated attention, which normalizes its input and is added to it (pre-norm).
 
     Args:
         config: a `GPTBertConfig`.
@@ -187,7 +187,7 @@ class NormedFeedForward(Composite):
 
 
 class GPTBertFeedForwardBlock(Composite):
-    """A gated feed-forward network, which normalises its input and is added to it (pre-norm).
+    """A gated feed-forward network, which normalizes its input and is added to it (pre-norm).
 
     Args:
         config, depth: as in `NormedFeedForward`.
@@ -426,7 +426,7 @@ def _language_model(causal):
         if config.causal != causal:
             kind = "Causal" if causal else "Masked"
             raise ValueError(
-                f"{kind} language modelling needs causal={causal}. Received: a config with causal={config.causal}."
+                f"{kind} language modeling needs causal={causal}. Received: a config with causal={config.causal}."
             )
         return NextTokenHead(config, **common)
 

@@ -87,7 +87,7 @@ SIZES = {
 
 
 class GteBlock(Composite):
-    """Attention and gated feed-forward; the sum of each sublayer's input and output is normalised (post-norm).
+    """Attention and gated feed-forward; the sum of each sublayer's input and output is normalized (post-norm).
 
     Args:
         config: a `GteConfig`.

@@ -50,7 +50,7 @@ class MobileBertConfig(Config):
     normalization: str = "no_norm"  # or "layer_norm"
     layer_norm_epsilon: float = 1e-12
     fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and the last feed-forward; transformers has no such field
-    trigram_input: bool = True  # whether the input of a token includes the embeddings of its two neighbours
+    trigram_input: bool = True  # whether the input of a token includes the embeddings of its two neighbors
     use_bottleneck: bool = True  # whether the width inside the blocks differs from `hidden_dim`
     use_bottleneck_attention: bool = False  # whether query, key and value read the output of the input bottleneck
     key_query_shared_bottleneck: bool = True  # if not: whether query and key read the output of another bottleneck
@@ -225,7 +225,7 @@ class MobileBertBlock(Layer):
 class TrigramProjection(Layer):
     """A dense layer from the embeddings of the next, the current and the previous token to width `hidden_dim`.
 
-    Neighbours beyond the ends of a row, or of a sequence in packed rows, count as zeros. If padding follows the last
+    Neighbors beyond the ends of a row, or of a sequence in packed rows, count as zeros. If padding follows the last
     token, it counts as the next token, as in the released checkpoints.
     """
 
@@ -268,7 +268,7 @@ class MobileBert(Backbone):
         super().__init__(config, **kwargs)
         common: dict[str, Any] = dict(dtype=self.dtype_policy)
         table: dict[str, Any] = dict(embeddings_initializer=config.kernel_initializer(), **common)
-        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # zeros, like neighbours beyond the row
+        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # zeros, like neighbors beyond the row
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **common
         )
@@ -290,7 +290,7 @@ class MobileBert(Backbone):
         self.build_now()
 
     @property
-    def embeds_neighbours(self):
+    def embeds_neighbors(self):
         return self.config.trigram_input
 
     def call(self, inputs, hidden_states=False, attention_weights=False):

@@ -65,7 +65,7 @@ SIZES = {"neobert": {}}
 
 
 class PairRotation(Rotation):
-    """A rotation in which neighbouring dimensions, 2 i and 2 i + 1, form a pair."""
+    """A rotation in which neighboring dimensions, 2 i and 2 i + 1, form a pair."""
 
     def __call__(self, x):
         first, second = ops.cast(x[..., ::2], "float32"), ops.cast(x[..., 1::2], "float32")
@@ -74,7 +74,7 @@ class PairRotation(Rotation):
 
 
 class NeoBertBlock(Composite):
-    """Attention and gated feed-forward; each normalises its input and is added to the residual stream (pre-norm).
+    """Attention and gated feed-forward; each normalizes its input and is added to the residual stream (pre-norm).
 
     Args:
         config: a `NeoBertConfig`.
@@ -120,7 +120,7 @@ class NeoBert(Backbone):
     Call:
         inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
             `sequence_ids`, `first_positions`.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and if requested the lists `hidden_states`

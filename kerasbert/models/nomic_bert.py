@@ -70,7 +70,7 @@ SIZES = {"nomic_bert_base": {}}
 
 
 class NomicBertBlock(Composite):
-    """Attention and gated feed-forward; the sum of each sublayer's input and output is normalised (post-norm).
+    """Attention and gated feed-forward; the sum of each sublayer's input and output is normalized (post-norm).
 
     Args:
         config: a `NomicBertConfig`.

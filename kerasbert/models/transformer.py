@@ -1,8 +1,8 @@
 """The Transformer: an encoder and a decoder that consist only of attention and feed-forward layers.
 
 Vaswani et al. 2017, arXiv 1706.03762. New in this paper: multi-head self-attention instead of recurrence; sinusoids
-that are added to the embeddings as positions. The paper normalises after each sublayer (post-norm). The Annotated
-Transformer (Rush 2018) and later versions of tensor2tensor normalise the input of each sublayer (pre-norm), and the
+that are added to the embeddings as positions. The paper normalizes after each sublayer (post-norm). The Annotated
+Transformer (Rush 2018) and later versions of tensor2tensor normalize the input of each sublayer (pre-norm), and the
 outputs of encoder and decoder.
 """
 
@@ -67,7 +67,7 @@ SIZES = {
 
 
 class EncoderBlock(Composite):
-    """Self-attention and feed-forward; the sum of each sublayer's input and output is normalised (post-norm).
+    """Self-attention and feed-forward; the sum of each sublayer's input and output is normalized (post-norm).
 
     Args:
         config: a `TransformerConfig`.
@@ -97,7 +97,7 @@ class EncoderBlock(Composite):
 
 
 class PreNormEncoderBlock(EncoderBlock):
-    """Self-attention and feed-forward; each normalises its input and is added to the residual stream (pre-norm)."""
+    """Self-attention and feed-forward; each normalizes its input and is added to the residual stream (pre-norm)."""
 
     def call(self, x, attention_mask=None, return_weights=False):
         y, extras = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)

@@ -102,7 +102,7 @@ class WordVectors(Backbone):
     def analogy(self, first, second, third, count=1):
         """Finds the words that are related to `third` as `second` is related to `first`.
 
-        The words are those nearest to second - first + third, where vectors are normalised to length 1.
+        The words are those nearest to second - first + third, where vectors are normalized to length 1.
 
         Args:
             first, second, third: token ids, which are excluded from the result.

@@ -223,7 +223,7 @@ class SequenceSummary(Composite):
         x, first = outputs["sequence_output"], outputs.get("first_output")
         if first is None or (self.kind != "first" and len(first.shape) == 3):
             raise ValueError(
-                'Packed rows can only be summarised by summary_type="first" with `first_positions` (b, n). Received: '
+                'Packed rows can only be summarized by summary_type="first" with `first_positions` (b, n). Received: '
                 f"`sequence_ids`, with summary_type={self.kind!r}. Use one sequence per row."
             )
         x = {"first": lambda: first, "mean": lambda: ops.mean(x, axis=1)}.get(self.kind, lambda: x[:, -1])()
@@ -252,7 +252,7 @@ class SummaryChoice(Composite):
 
 def _causal_head(config, **common):
     if not config.causal:
-        raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
+        raise ValueError("Causal language modeling needs causal=True. Received: a config with causal=False.")
     return TiedLMHead(**common)
 
 

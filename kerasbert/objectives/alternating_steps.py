@@ -17,7 +17,7 @@ from .shared_embeddings import trained_by_both
 class AlternatingSteps(PairObjective):
     """Base class of pairs of a `generator` and a `discriminator` that `AlternatingOptimizers` can train.
 
-    Other optimizers minimise the sum of both losses in one step. Subclasses implement `generator_outputs`,
+    Other optimizers minimize the sum of both losses in one step. Subclasses implement `generator_outputs`,
     `discriminator_outputs`, `generator_loss` and `discriminator_loss`.
     """
 

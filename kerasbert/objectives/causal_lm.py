@@ -148,7 +148,7 @@ class CausalLM(NextToken):
         Each text is one document.
         """
         if y is not None:
-            raise ValueError("The targets of causal language modelling are in the text. Received: y. Drop it.")
+            raise ValueError("The targets of causal language modeling are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
         length = min(getattr(self.backbone.config, "max_length", None) or 128, 128)
         if self.memory is None:

@@ -26,7 +26,7 @@ from .shared_embeddings import copy_value
 
 
 def spread_layers(teacher_layers, student_layers):
-    """Selects the index of the teacher layer from which each student layer is initialised.
+    """Selects the index of the teacher layer from which each student layer is initialized.
 
     The layers are evenly spaced, including the first and the last one. For 12 teacher layers and 6 student layers, they
     are [0, 2, 4, 7, 9, 11].
@@ -47,7 +47,7 @@ def start_from_teacher(
         layers: for each student block, the index of the teacher block that is copied. () copies no blocks. Default:
             evenly spaced blocks, as in DistilBERT (Sanh et al. 2019, section 3).
         transform: whether to copy the layers of the head that precede the product with the token embeddings.
-            DistilBERT initialises them randomly, MobileBERT copies them.
+            DistilBERT initializes them randomly, MobileBERT copies them.
 
     Returns: list of the paths of the student's variables that were set.
 
@@ -219,7 +219,7 @@ class Distillation(FromTeacher):
     Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. The loss is the weighted sum of three means: the KL divergence
     between the probabilities of teacher and student (`soft_divergence`) at all real tokens, the cross-entropy at the
     masked tokens, and the cosine distance between the last hidden states at all real tokens. `start_from_teacher`
-    initialises the student. The paper's code masks rare tokens more often, which corresponds to
+    initializes the student. The paper's code masks rare tokens more often, which corresponds to
     `MaskedLMBatches(..., noise=RareTokens(exponent=0.7))`.
 
     Args:

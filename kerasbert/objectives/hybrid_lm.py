@@ -52,7 +52,7 @@ class HybridLM(MaskedLM):
     ):
         if not getattr(backbone, "predicts_next", False):
             raise ValueError(
-                "Hybrid language modelling needs a backbone that predicts the next token in rows of both kinds, such "
+                "Hybrid language modeling needs a backbone that predicts the next token in rows of both kinds, such "
                 f"as GPTBert. Received: {type(backbone).__name__}. Use MaskedLM or CausalLM."
             )
         if not 0 <= causal_share <= 1 or not z_loss >= 0:
@@ -100,7 +100,7 @@ class HybridLM(MaskedLM):
             return
         if x.get("causal_rows") is None:
             raise ValueError(
-                "Hybrid language modelling needs `causal_rows`, which says which rows are causal. Received: a batch "
+                "Hybrid language modeling needs `causal_rows`, which says which rows are causal. Received: a batch "
                 "without it. Use HybridLMBatches."
             )
         if x.get("masked_positions") is None and (sample_weight is None or len(sample_weight.shape) < 2):

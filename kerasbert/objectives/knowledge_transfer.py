@@ -20,7 +20,7 @@ STRATEGIES = ("auxiliary", "joint", "progressive")
 
 
 def normalized(x):
-    """Normalises the last axis to mean 0 and variance 1, and returns the result as float32."""
+    """Normalizes the last axis to mean 0 and variance 1, and returns the result as float32."""
     x = ops.cast(x, "float32")
     mean, variance = ops.moments(x, axes=-1, keepdims=True)
     return (x - mean) * ops.rsqrt(variance + 1e-12)
@@ -44,7 +44,7 @@ class TransferWeights:
     """The weights of the terms of MobileBERT's transfer loss of a layer.
 
     Args:
-        features: of the squared difference of the normalised hidden states.
+        features: of the squared difference of the normalized hidden states.
         means, variances: of the differences of the means and variances of the hidden states.
         attention: of the KL divergence of the attention probabilities.
     """
@@ -60,7 +60,7 @@ class KnowledgeTransfer(FromTeacher):
     """Knowledge transfer as in MobileBERT: the student learns the hidden states and attention of each teacher layer.
 
     Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. There are two kinds of losses. The transfer loss
-    of a layer compares student and teacher by the squared difference of the normalised hidden states, the differences
+    of a layer compares student and teacher by the squared difference of the normalized hidden states, the differences
     of their means and variances, and the KL divergence of the attention probabilities. It is averaged over the layers.
     The distillation loss is the cross-entropy at the masked positions, where the target is a mixture of the original
     token and the teacher's probabilities, plus the sentence-pair loss if the student has this head. Neither model uses
@@ -68,7 +68,7 @@ class KnowledgeTransfer(FromTeacher):
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`. `start_from_teacher(student, teacher, layers=(),
-            transform=True)` initialises the student.
+            transform=True)` initializes the student.
         strategy: "auxiliary" trains on all losses together. "joint" trains on the transfer losses of all layers for
             `transfer_steps`, and then on the distillation loss. "progressive" is like "joint", but transfers one layer
             after the other, in phases of equal length. Use it with `kerasbert.training.ProgressiveAdamW`, which gives

@@ -38,7 +38,7 @@ def masked_batches(
         **further: further arguments of the class.
     """
     if y is not None:
-        raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
+        raise ValueError("The targets of masked language modeling are in the text. Received: y. Drop it.")
     corpus = Corpus.in_memory(x, tokenizer)
     options: dict[str, Any] = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
     once = batches(corpus, batch_size, **options, **further)

@@ -79,7 +79,7 @@ class NextToken(Objective):
         return cross_entropy(y_pred, y), predicted_correctly(y_pred, y)
 
     def training_losses(self, losses, logits):
-        """Returns the losses that training minimises. Overridden by objectives with additional terms.
+        """Returns the losses that training minimizes. Overridden by objectives with additional terms.
 
         Args:
             losses: float32 (b, s), the cross-entropies.
@@ -148,7 +148,7 @@ class NextToken(Objective):
                 many.
             min_new_tokens: minimum number of new tokens. Stop tokens are not generated before. Default: 0.
             num_beams: number of beams for beam search. Default: 1, no beam search.
-            length_penalty: beam search maximises log probability / length ** length_penalty. Default: 1.
+            length_penalty: beam search maximizes log probability / length ** length_penalty. Default: 1.
             early_stopping: determines when beam search ends. True: as soon as `num_beams` sequences are finished.
                 False: when no unfinished sequence has a better score at its current length than the finished ones.
                 "never": when no unfinished sequence can reach a better score than the finished ones. Default: False.

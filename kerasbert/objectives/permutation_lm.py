@@ -142,7 +142,7 @@ class PermutationLM(NextToken):
         Each text is one document.
         """
         if y is not None:
-            raise ValueError("The targets of permutation language modelling are in the text. Received: y. Drop it.")
+            raise ValueError("The targets of permutation language modeling are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
         options: dict[str, Any] = dict(length=128, reuse_length=0, seed=seed)
         once = PermutationLMBatches(corpus, batch_size, **options)

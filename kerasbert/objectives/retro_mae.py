@@ -74,10 +74,10 @@ def check_encoder(backbone: Any, objective: str) -> None:
         )
     if getattr(backbone.config, "causal", False):
         raise ValueError(f"{objective} needs an encoder. Received: a {name} with causal=True. Use causal=False.")
-    if backbone.embeds_neighbours:
+    if backbone.embeds_neighbors:
         raise ValueError(
             f"{objective} needs a backbone that embeds each token by itself, or hidden tokens would be seen in the "
-            f"embeddings of their neighbours. Received: a {name} that embeds neighbours, too. Use "
+            f"embeddings of their neighbors. Received: a {name} that embeds neighbors, too. Use "
             "trigram_input=False."
         )
 

@@ -167,7 +167,7 @@ class Seq2SeqLM(NextToken):
         """
         if y is None:
             raise ValueError(
-                "Sequence-to-sequence modelling needs targets. Received: sources alone. To generate, use generate(x)."
+                "Sequence-to-sequence modeling needs targets. Received: sources alone. To generate, use generate(x)."
             )
         tokenizer = self.require_tokenizer()
         layout = Seq2SeqLayout(

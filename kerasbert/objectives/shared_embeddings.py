@@ -77,8 +77,8 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
             )
     if any(has_integers(backbone) for backbone in (generator, discriminator)):
         raise ValueError(
-            "Embeddings can be shared only in full precision. Received: a quantised backbone. Use "
-            'embedding_sharing="none", or quantise the part that will be used after training.'
+            "Embeddings can be shared only in full precision. Received: a quantized backbone. Use "
+            'embedding_sharing="none", or quantize the part that will be used after training.'
         )
     if sharing == "shared":
         return with_embeddings(generator, discriminator.embeddings), discriminator

@@ -1,4 +1,4 @@
-"""Unsupervised SimCSE: a text is recognised among others by the embedding that it has with other dropout."""
+"""Unsupervised SimCSE: a text is recognized among others by the embedding that it has with other dropout."""
 
 from typing import Any
 

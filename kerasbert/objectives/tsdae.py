@@ -29,7 +29,7 @@ class EmbeddingAttention(Composite):
     Args:
         config: a `BertConfig` with the width of the embedding, the dropout and the initializer.
         width: width n of the residual stream.
-        post_norm: whether the sum with the residual stream is normalised, as in BERT.
+        post_norm: whether the sum with the residual stream is normalized, as in BERT.
 
     Call:
         x: float (b, t, n), the residual stream, or what will be added to it.
@@ -83,7 +83,7 @@ class CrossAttentions(Composite):
 def attention_blocks(backbone: Backbone) -> list:
     """Returns the blocks of a backbone that have an attention layer, each once.
 
-    Raises: ValueError if some stage has none, or more than one, or a layer other than attention that reads neighbours.
+    Raises: ValueError if some stage has none, or more than one, or a layer other than attention that reads neighbors.
     """
     stages = backbone.stages() or [()]
     found = [[layer for layer in stage if hasattr(layer, "attention")] for stage in stages]
@@ -92,7 +92,7 @@ def attention_blocks(backbone: Backbone) -> list:
         raise ValueError(f"TSDAE needs a backbone whose `blocks` have a layer `attention` each. Received: a {name}.")
     if getattr(backbone.config, "convolution_width", 0):
         raise ValueError(
-            f"The decoder of TSDAE must not read later tokens. Received: a {name} with a convolution over neighbours. "
+            f"The decoder of TSDAE must not read later tokens. Received: a {name} with a convolution over neighbors. "
             "Use convolution_width=0."
         )
     return [layer for stage in found for layer in stage]
@@ -103,7 +103,7 @@ def reading(blocks: list, layers: list, embedding: Any) -> Iterator[None]:
     """Context manager in which the blocks of an encoder are those of a decoder that reads an embedding.
 
     Attention is causal, and is followed by cross-attention. In blocks with post-norm, whose class says after which
-    sublayer (`AFTER_ATTENTION`), it reads the normalised stream; otherwise, its result is added to that of attention.
+    sublayer (`AFTER_ATTENTION`), it reads the normalized stream; otherwise, its result is added to that of attention.
 
     Args:
         blocks: the result of `attention_blocks`.

@@ -16,8 +16,8 @@ class ApproximateIndex:
         vectors: numpy float (n, m).
         similarity: "cosine", "dot" or "euclidean".
         ids: the ids of the documents, which order equal scores; see `search`.
-        library: "faiss" or "usearch", each an extra of kerasbert. Both build a graph of neighbours (HNSW).
-        connections: number of neighbours of a document. More find more, and take more memory.
+        library: "faiss" or "usearch", each an extra of kerasbert. Both build a graph of neighbors (HNSW).
+        connections: number of neighbors of a document. More find more, and take more memory.
         effort: number of documents that a search looks at. Default: four times `top_k`, at least 64.
     """
 

@@ -1,4 +1,4 @@
-"""Sparse vectors over the vocabulary: pooling, regularisation and its schedule (SPLADE)."""
+"""Sparse vectors over the vocabulary: pooling, regularization and its schedule (SPLADE)."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Losses around a loss: on prefixes of the vectors, on the vectors of earlier layers; and a regulariser."""
+"""Losses around a loss: on prefixes of the vectors, on the vectors of earlier layers; and a regularizer."""
 
 import dataclasses
 import math
@@ -53,13 +53,13 @@ def chosen(seed, number, count):
 
 @dataclasses.dataclass(frozen=True)
 class Matryoshka(Wrapper):
-    """The sum of a loss on normalised prefixes of the vectors (Kusupati et al. 2022, arXiv 2205.13147).
+    """The sum of a loss on normalized prefixes of the vectors (Kusupati et al. 2022, arXiv 2205.13147).
 
         sum_d w_d loss(v[:d] / |v[:d]|)
 
     Args:
         loss: a loss, or its name.
-        dims: the lengths of the prefixes. The vectors are also normalised at full length.
+        dims: the lengths of the prefixes. The vectors are also normalized at full length.
         weights: a weight for each. Default: 1.
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
     """

@@ -86,7 +86,7 @@ def checked_file(folder: Path, described: Mapping[str, Any]) -> Path:
 
 
 def session(file: Path, threads: Threads = Threads()) -> Any:
-    """Opens an ONNX file in ONNX Runtime, on the CPU, with all its optimisations."""
+    """Opens an ONNX file in ONNX Runtime, on the CPU, with all its optimizations."""
     try:
         import onnxruntime
     except ImportError:

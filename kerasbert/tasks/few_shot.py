@@ -95,7 +95,7 @@ class FewShot:
 
         Args:
             texts: an input, or a list of them.
-            normalize: whether to compare mean log probabilities per token. False compares sums, which favours short
+            normalize: whether to compare mean log probabilities per token. False compares sums, which favors short
                 labels.
             batch_size: number of prompts per batch.
 

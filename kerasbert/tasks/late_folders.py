@@ -51,7 +51,7 @@ _PYLATE = {
     "attend_to_expansion_tokens": bool | None,
     "skiplist_words": list[str] | None,
 }
-# How a tokenizer recognises a marker: before its normalisation.
+# How a tokenizer recognizes a marker: before its normalization.
 _MARKER = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 _ARTIFACT = {
     "query_token_id": str | None,
@@ -189,7 +189,7 @@ def _mask_settings(rules):
 def write_projections(model: Any, folder: Path) -> None:
     """Writes the `modules.json` of a `MultiVectorEmbedder`, and the folders of its modules.
 
-    The weights are left out if the model is quantised, because a file of its own then has them.
+    The weights are left out if the model is quantized, because a file of its own then has them.
     """
     rows, width = [(_TYPES["Transformer"], "")], model.encoder_width
     layers = zip(model.records, model.projection.layers_in_order, strict=True)

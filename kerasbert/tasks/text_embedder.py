@@ -50,7 +50,7 @@ class TextEmbedder(Embedder):
             docstring says how many texts an example has, and what `y` is. Default: no objective. `compile` then
             requires a loss on the vectors.
         truncate_dim: if given, vectors consist of their first `truncate_dim` components (Kusupati et al. 2022, arXiv
-            2205.13147), which are not normalised again, as in sentence-transformers.
+            2205.13147), which are not normalized again, as in sentence-transformers.
         tokenizer: a `Tokenizer`, which is required for text inputs.
         **kwargs: `name`, `dtype`, and `similarity`, which says how `similarity` compares vectors: "cosine" (the
             default), "dot", or the negated distances "euclidean" and "manhattan".

@@ -121,8 +121,8 @@ class TokenClassifier(Task):
                 rows = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
                 lengths = np.asarray(x.get("lengths", np.full(len(y), y.shape[1])))
                 real = np.asarray(x.get("padding_mask", np.arange(y.shape[1]) < lengths[:, None]), bool)
-                labelled = y != -100 if y.ndim == 2 else y.sum(axis=-1) > 0
-                sample_weight = (real & labelled) * rows[:, None].astype("float32")
+                labeled = y != -100 if y.ndim == 2 else y.sum(axis=-1) > 0
+                sample_weight = (real & labeled) * rows[:, None].astype("float32")
             if y.ndim == 2:
                 unused = 0 if isinstance(self.labels[0], str) and y.dtype.kind in "iufb" else self.labels[0]
                 y = np.where(np.asarray(sample_weight) > 0, y, unused)

@@ -77,7 +77,7 @@ class Dense(VectorLayer):
 
 @dataclasses.dataclass(frozen=True)
 class LayerNorm(VectorLayer):
-    """Layer normalisation of the vectors, with a scale and a shift, and PyTorch's epsilon of 1e-5."""
+    """Layer normalization of the vectors, with a scale and a shift, and PyTorch's epsilon of 1e-5."""
 
     of_tokens = False
 

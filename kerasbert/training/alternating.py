@@ -15,7 +15,7 @@ class AlternatingOptimizers(keras.optimizers.Optimizer):
     The loss of the discriminator is computed after the update of the generator, so that it reads the updated
     embeddings, but for the tokens that the generator sampled before the update (He, Gao, Chen 2021, arXiv 2111.09543,
     and the official code). Each optimizer has its own moments, clipping, schedule, and for float16 its own loss scale.
-    With a single optimizer instead, the sum of both losses is minimised in one step.
+    With a single optimizer instead, the sum of both losses is minimized in one step.
 
     With gradient accumulation, both optimizers update after the last batch of an update. The gradients of the
     discriminator for the earlier batches have been computed before the update of the generator.

@@ -109,7 +109,7 @@ def plain(recipe):
     try:
         return json.loads(json.dumps(recipe))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`recipe` must be a JSON-serialisable dict ({error}). Received: {recipe!r}.") from None
+        raise ValueError(f"`recipe` must be a JSON-serializable dict ({error}). Received: {recipe!r}.") from None
 
 
 def differing_fields(recipe, other):

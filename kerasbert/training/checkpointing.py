@@ -47,7 +47,7 @@ class Checkpoints(RunCallback):
         folder: the folder of the run, the same for all of its processes; created if missing. For variables that are
             divided among devices, also an address such as gs://bucket/run.
         keep: number of newest checkpoints to keep. None keeps all.
-        recipe: a JSON-serialisable dict that identifies the run. Restoring a checkpoint that was saved with a different
+        recipe: a JSON-serializable dict that identifies the run. Restoring a checkpoint that was saved with a different
             recipe is an error.
         earlier: earlier recipes of this run, before it was continued with `recipe`. Checkpoints with these recipes are
             accepted, too.

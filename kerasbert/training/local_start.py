@@ -1,6 +1,6 @@
-"""An initialization for models with learned positions whose first blocks attend to neighbouring tokens.
+"""An initialization for models with learned positions whose first blocks attend to neighboring tokens.
 
-Transformers with learned absolute positions must first learn which positions are neighbours. For most of a short
+Transformers with learned absolute positions must first learn which positions are neighbors. For most of a short
 pretraining run, their loss therefore stays near that of a unigram model. Models with relative or rotary positions do
 not have this problem. Here, the position table is initialized with sinusoids, and the query and key kernels are chosen
 so that every head of the first blocks attends to the token at a given distance. The architecture stays the same, and
@@ -13,7 +13,7 @@ from keras import ops
 
 # Angular frequencies of the sinusoids, in radians per position. The highest lies below pi, so that positions at a
 # distance of one differ in all of them. Heads compare positions by those down to LOWEST_READ, which has a period of 16
-# positions, since lower ones cannot tell neighbours apart. The lowest has a period of about 2,500 positions.
+# positions, since lower ones cannot tell neighbors apart. The lowest has a period of about 2,500 positions.
 HIGHEST, LOWEST_READ, LOWEST = 2.5, 0.4, 2.5e-3
 
 
@@ -24,7 +24,7 @@ def start_with_local_attention(
     strength: float = 1.2,
     deviation: float | None = None,
 ) -> None:
-    """Initializes the position table with sinusoids, and lets the heads of the first blocks attend to neighbours.
+    """Initializes the position table with sinusoids, and lets the heads of the first blocks attend to neighbors.
 
     Head h of these blocks attends mainly to the token at distance `offsets[h % len(offsets)]`: the score between
     positions i and j gets the term c * sum_f cos(frequency_f * (i + offset - j)), which is largest for j = i + offset.

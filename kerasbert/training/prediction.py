@@ -9,7 +9,7 @@ from .programs import program_tokens
 def predict_by_width(model, batches, predict):
     """Predicts all examples of a `BucketedBatches`. Returns the outputs in the order of the examples.
 
-    Outputs are padded with zeros to the largest width. Examples are grouped into the widths that minimise the total
+    Outputs are padded with zeros to the largest width. Examples are grouped into the widths that minimize the total
     time, which includes the compilation of new widths.
 
     Args:

@@ -228,7 +228,7 @@ class Trainable(WithHeads, Quantizable, Fitting):
     ) -> Self:
         """Creates a model from a folder, from the Hugging Face Hub, or in a size of the paper.
 
-        Heads that the folder does not contain are initialised randomly, with a warning.
+        Heads that the folder does not contain are initialized randomly, with a warning.
 
         Args:
             path: a local folder, `"hf://org/name"`, or the name of a size; see `Backbone.from_preset`.

@@ -40,7 +40,7 @@ class Printable:
     """A stream of text without control characters: labels, tokens and names of files may contain escape sequences.
 
     Args:
-        stream: the stream that is written to. Pictures in colour are written to it directly.
+        stream: the stream that is written to. Pictures in color are written to it directly.
     """
 
     def __init__(self, stream):

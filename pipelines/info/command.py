@@ -167,7 +167,7 @@ def memory(one: Costs) -> dict:
 
 
 def tokenizer_facts(tokenizer: Tokenizer) -> dict:
-    """Describes a tokenizer: its kind, vocabulary, special tokens, and normalisation of text."""
+    """Describes a tokenizer: its kind, vocabulary, special tokens, and normalization of text."""
     normalizer = tokenizer.backend.normalizer
 
     def normalized(text):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .cells import column, is_missing, name_of, written_out
-from .labelled import Columns
+from .labeled import Columns
 from .tables import Reading, read_rows
 
 # Columns that hold all choices of a row as a list or a dict. RACE: options. HellaSwag: endings.

@@ -1,4 +1,4 @@
-"""Reads examples for every kind of task: labelled texts, tagged words, questions, choices, and pairs of texts."""
+"""Reads examples for every kind of task: labeled texts, tagged words, questions, choices, and pairs of texts."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .cells import column, is_missing, list_of, text_of, written_out
 from .choices import read_choices
-from .labelled import Columns, read_labelled
+from .labeled import Columns, read_labeled
 from .tables import Format, Layout, Reading, json_values, read_rows
 from .tagged import read_tags
 
@@ -45,7 +45,7 @@ def read_examples(
 
     Args:
         kind: one of `KINDS`.
-        path: for "classes", "labels" and "score", see `read_labelled`. "tags": columns of words and tags with blank
+        path: for "classes", "labels" and "score", see `read_labeled`. "tags": columns of words and tags with blank
             lines between sentences, or rows with lists. "questions": SQuAD's JSON, or rows. "choices": see `choices`.
             "sequences": rows, or two files with equally many lines, `train.de,train.en`.
         columns: names of the columns that cannot be guessed.
@@ -56,7 +56,7 @@ def read_examples(
     """
     columns, reading = columns or Columns(), Reading(encoding, format, layouts)
     if kind in ("classes", "labels", "score"):
-        found = read_labelled(path, columns, reading, several=kind == "labels")
+        found = read_labeled(path, columns, reading, several=kind == "labels")
         _check_numbers(found.labels, path, kind)
         return Examples(found.texts, found.labels)
     readers = {"tags": read_tags, "questions": _questions, "choices": read_choices, "sequences": _sequences}

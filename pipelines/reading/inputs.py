@@ -10,7 +10,7 @@ from kerasbert.data.text.tables import cell_rows, decoded_lines, parsed_json
 from .cells import PAIR_NAMES, TEXT_NAMES, column, is_missing, text_of, written_out
 from .choices import TOGETHER, choice_files, choices_of, questions_of
 from .examples import SOURCES, joined, squad_articles, squad_questions
-from .labelled import Columns, find_columns
+from .labeled import Columns, find_columns
 from .tables import HEAD, Format, Layout, Reading, label_and_text, rows_of
 from .tagged import (
     WORD_NAMES,
@@ -25,7 +25,7 @@ from .tagged import (
     word_column,
 )
 
-LEAST_LABELLED = 10  # minimum number of lines of a file of `label text` whose lines all begin with the same label
+LEAST_LABELED = 10  # minimum number of lines of a file of `label text` whose lines all begin with the same label
 
 
 class Input(NamedTuple):
@@ -58,7 +58,7 @@ def read_inputs(
         format: format of the file or the lines. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the files of the model's task.
         labels: labels of a classifier. A text file is read as `label text` if all of its first lines begin with a
-            label, and there are at least two different labels or at least `LEAST_LABELLED` lines.
+            label, and there are at least two different labels or at least `LEAST_LABELED` lines.
     """
     reading = Reading(encoding, format, layouts)
     if not isinstance(source, (str, Path)):
@@ -95,7 +95,7 @@ def begin_with_labels(path: Path, reading: Reading, labels: Iterable[str]) -> bo
             return False
         seen.add(first)
         count += 1
-    return len(seen) > 1 or count >= LEAST_LABELLED
+    return len(seen) > 1 or count >= LEAST_LABELED
 
 
 def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
@@ -190,7 +190,7 @@ def _text_columns(row: dict, columns: Columns, path: str | Path, place: str) -> 
         source = next((known[name] for name in SOURCES if name in known), None)
         if source is not None:
             return Columns(source)
-    return find_columns(columns, list(row), f"{path} {place}", labelled=False)
+    return find_columns(columns, list(row), f"{path} {place}", labeled=False)
 
 
 def _form_of(row: dict) -> str:

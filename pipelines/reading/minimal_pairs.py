@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kerasbert.data.text.tables import TABLES, suffix_of
 
-from .labelled import GUESSED, Columns
+from .labeled import GUESSED, Columns
 from .tables import Reading, read_rows
 
 # Columns of BLiMP (Warstadt et al. 2020, arXiv 1912.00582).

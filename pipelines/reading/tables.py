@@ -211,9 +211,9 @@ def _json_rows(path: Path, format: Format, reading: Reading) -> Iterator[dict]:
             yield row
 
 
-def _line_rows(path: Path, reading: Reading, labelled: bool, label_end: str) -> Iterator[tuple[str, dict]]:
+def _line_rows(path: Path, reading: Reading, labeled: bool, label_end: str) -> Iterator[tuple[str, dict]]:
     for number, line in enumerate(reading.lines(path), start=1):
-        if labelled and line.strip():
+        if labeled and line.strip():
             yield f"line {number}", label_and_text(line, f"{path} line {number}", label_end)
         elif line.strip():
             yield f"line {number}", {"text": line.strip()}

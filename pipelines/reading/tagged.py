@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .cells import column, list_of, name_of, number_of, written_out
-from .labelled import Columns
+from .labeled import Columns
 from .tables import Reading, cell_rows, read_rows
 
 WORD_NAMES = ("tokens", "words", "token", "word", "sentence")

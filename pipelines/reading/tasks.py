@@ -6,7 +6,7 @@ from kerasbert.command_line import did_you_mean
 from kerasbert.data.tasks.text_to_text import LABELS
 from kerasbert.data.text.json_files import closest
 
-from .labelled import GUESSED, Columns, UsualColumns
+from .labeled import GUESSED, Columns, UsualColumns
 from .tables import Layout
 
 
@@ -45,8 +45,8 @@ class TaskSpec:
         return tuple(f"hf://{self.hub}#{split}" for split in self.splits)
 
 
-# The files of CoLA have no header: source, label, the author's judgement, sentence (Warstadt et al. 2018).
-COLA = Layout("tsv", ("source", "label", "judgement", "sentence"), {"label": "[01]", "judgement": r"[*?]*"})
+# The files of CoLA have no header: source, label, the author's judgment, sentence (Warstadt et al. 2018).
+COLA = Layout("tsv", ("source", "label", "judgment", "sentence"), {"label": "[01]", "judgment": r"[*?]*"})
 # Stanford's files have a label and the text in each line, with various extensions.
 LABEL_TEXT = Layout("label-text")
 # Lines such as `DESC:manner What is ...` in Latin-1 (Li, Roth 2002). The six coarse labels are before the colon.

@@ -10,7 +10,7 @@ from kerasbert.retrieval.evaluation import is_beir
 
 from .cells import is_missing, list_of, text_of, written_out
 from .examples import Examples
-from .labelled import Columns
+from .labeled import Columns
 from .tables import Reading, read_rows
 
 # Names of the column of labels, most likely first, and of columns that hold neither texts nor labels.

@@ -73,7 +73,7 @@ class Data:
     _: dataclasses.KW_ONLY
     mixing: Mixing = Mixing()
     is_base = True  # not a class that a recipe may name
-    labelled: ClassVar[bool] = False  # whether rows are pairs of segments with a label
+    labeled: ClassVar[bool] = False  # whether rows are pairs of segments with a label
     starts_with_end: ClassVar[bool] = False  # whether decoders start with the end token, and not with padding
 
     def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase) -> Batches:
@@ -125,11 +125,11 @@ class MaskedLMData(Data):
             object.__setattr__(self, "rows", layout)
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         return isinstance(self.rows, SegmentPairs)
 
     def objective(self) -> dict:
-        return {"sentence_pair": True} if self.labelled else {}
+        return {"sentence_pair": True} if self.labeled else {}
 
     def part(self, name: str, corpus: Corpus, **shape) -> Batches:
         masks = dict(rows=self.rows, noise=self.noise, static_masks=self.static_masks)
@@ -360,8 +360,8 @@ class Languages(Data):
     pairs: Data | None = None
 
     @property
-    def labelled(self) -> bool:
-        return self.text.labelled
+    def labeled(self) -> bool:
+        return self.text.labeled
 
     def config(self) -> dict:
         numbers = {name: number for number, name in enumerate(self.names)}

@@ -26,7 +26,7 @@ def _masked(name: str, size: str, peak: float = 2e-4) -> Recipe:
 
 def _replaced(name: str, size: str, peak: float = 6e-4) -> Recipe:
     noise = WindowNGrams(0.15, ngrams=1, words=False, shares=(1.0, 0.0))
-    # Two optimizers, as in the code; with alternating=False, both losses are minimised in one step.
+    # Two optimizers, as in the code; with alternating=False, both losses are minimized in one step.
     objective = ReplacedTokenDetection(Size(f"{size}_generator"), **_REPLACED, alternating=True)
     return Recipe(
         name,

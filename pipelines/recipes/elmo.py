@@ -21,8 +21,8 @@ def base() -> Recipe:
         _DATA,
         # 10 passes over the 768,648,884 words of the 1B Word Benchmark.
         (Phase(1_000_840, batch_size=384, length=20),),
-        # The code minimises 20 times the mean loss (20 words per row), clips its gradients G at norm 10, and
-        # initialises Adagrad's accumulators with 1. The gradient of the mean is g = G / 20, so the clip norm is 10 /
+        # The code minimizes 20 times the mean loss (20 words per row), clips its gradients G at norm 10, and
+        # initializes Adagrad's accumulators with 1. The gradient of the mean is g = G / 20, so the clip norm is 10 /
         # 20. Adagrad's update is rate * G / sqrt(1 + sum G^2) = rate * g / sqrt(1 / 20^2 + sum g^2), so accumulators
         # start at 1 / 400. If they started at 1, the updates for small gradients would be 20 times smaller.
         Adagrad(WarmupDecay(0.2, final=0.2), initial_accumulator_value=1 / 400, global_clipnorm=0.5, epsilon=0.0),

@@ -53,7 +53,7 @@ def _format(name: str, rows: str | SegmentPairs, batch_size: int = 256) -> Recip
     / mean number of tokens per row.
     """
     data, phase = MaskedLMData(rows, DATA.noise), Phase(1_000_000, batch_size, length=512)
-    size = "bert_base" if data.labelled else "roberta_base"  # pairs need segment embeddings, and a head
+    size = "bert_base" if data.labeled else "roberta_base"  # pairs need segment embeddings, and a head
     return _paper(name, size, peak=1e-4, warmup=10_000, data=data, phase=phase)
 
 

@@ -52,7 +52,7 @@ def large() -> Recipe:
 
 
 def prefix_lm() -> Recipe:
-    """Table 4, prefix language modelling: GLUE 80.69, SQuAD EM 77.99."""
+    """Table 4, prefix language modeling: GLUE 80.69, SQuAD EM 77.99."""
     return _paper("prefix_lm", data=_denoising("prefix_lm"))
 
 

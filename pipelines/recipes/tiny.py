@@ -12,7 +12,7 @@ from .optimizers import AdamW, WarmupDecay
 TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 TINY = dict(TINY_SIZE, **NO_DROPOUT)
-# The heads of the first block attend to neighbours at first. Otherwise, models of this size with learned positions do
+# The heads of the first block attend to neighbors at first. Otherwise, models of this size with learned positions do
 # no better than token frequencies for hundreds of updates (benchmarks/studies/plateau/report.md).
 LOCAL_START = LocalStart(num_blocks=1)
 LOCAL_START_TO_THE_LEFT = LocalStart(num_blocks=1, offsets=(-1, -2))  # for causal models

@@ -29,17 +29,17 @@ def _paper(name: str, data: Data, objective: Objective = _OBJECTIVE, **config) -
 
 
 def mlm() -> Recipe:
-    """XLM-15, masked language modelling in 15 languages: XNLI 71.5 on average (zero-shot)."""
+    """XLM-15, masked language modeling in 15 languages: XNLI 71.5 on average (zero-shot)."""
     return _paper("xlm.mlm", _languages(_XNLI))
 
 
 def mlm_tlm() -> Recipe:
-    """XLM-15 with translation language modelling on parallel text: XNLI 75.1 on average (zero-shot)."""
+    """XLM-15 with translation language modeling on parallel text: XNLI 75.1 on average (zero-shot)."""
     return _paper("xlm.mlm_tlm", _languages(_XNLI, pairs=TranslationLMData(_NOISE)))
 
 
 def clm() -> Recipe:
-    """Causal language modelling in two languages with 6 layers, for unsupervised translation."""
+    """Causal language modeling in two languages with 6 layers, for unsupervised translation."""
     data = _languages(("en", "fr"), CausalLMData(lines=True))
     return _paper("xlm.clm", data, CausalLM(), causal=True, num_layers=6)
 

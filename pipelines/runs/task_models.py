@@ -25,7 +25,7 @@ def new_model(
     objective: Loss | None = None,
     **options,
 ):
-    """Creates a task model from a pretrained backbone, with a newly initialised head.
+    """Creates a task model from a pretrained backbone, with a newly initialized head.
 
     For a sequence-to-sequence model, `max_length` sets the maximum length of the tokenizer, which truncates sources.
     `objective` is the loss of an embedder or a reranker.

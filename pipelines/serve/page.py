@@ -14,8 +14,8 @@ from .request_limits import RequestLimits
 
 MOST_WAITING = 64  # requests
 
-# Gradio's variables of colour for the pictures, which follow its light and dark themes.
-COLOURS = """
+# Gradio's variables of color for the pictures, which follow its light and dark themes.
+COLORS = """
 .gradio-container { --text: var(--body-text-color); --page: var(--background-fill-primary);
   --line: var(--border-color-primary); --muted: var(--body-text-color-subdued); --blue: #2f7fc0;
   --mono: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
@@ -78,7 +78,7 @@ def launch(page: gr.Blocks, host: str, port: int, wait: bool = True, hosts: tupl
         ssr_mode=False,
         prevent_thread_lock=not wait,
         theme=gr.themes.Default(font=fonts, font_mono=mono),
-        css=COLOURS + STYLE,
+        css=COLORS + STYLE,
         footer_links=["api"],
         app_kwargs={"middleware": [Middleware(RequestLimits, hosts=hosts)]},
     )

@@ -1,4 +1,4 @@
-"""The command `show`: pictures of corrupted text, attention, masks, curves, predictions and neighbours of words."""
+"""The command `show`: pictures of corrupted text, attention, masks, curves, predictions and neighbors of words."""
 
 from .command import main
 

@@ -22,7 +22,7 @@ class Bars:
         names: name of each bar.
         values: length of each bar, as a fraction of the full width. Negative values have no bar.
         notes: text after each value, such as the sentence of a token.
-        marked: start and stop of the part of `text` that is emphasised.
+        marked: start and stop of the part of `text` that is emphasized.
         unit: function that formats a value.
     """
 

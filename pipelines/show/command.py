@@ -1,11 +1,11 @@
-"""Draws pictures: corrupted text, attention, masks, curves, predictions and neighbours of words.
+"""Draws pictures: corrupted text, attention, masks, curves, predictions and neighbors of words.
 
 python -m pipelines.show corruption t5.base "Thank you for inviting me to your party last week."
 python -m pipelines.show attention saved_models/quickstart "The cat sat on the mat." --output attention.html
 python -m pipelines.show masks --output masks.html
 python -m pipelines.show curves runs/tiny runs/small --output curves.png
 python -m pipelines.show predictions saved_models/quickstart "The cat sat on the [MASK]."
-python -m pipelines.show neighbours saved_models/quickstart bank --output neighbours.html
+python -m pipelines.show neighbors saved_models/quickstart bank --output neighbors.html
 """
 
 import functools
@@ -24,7 +24,7 @@ from . import attention as attention_pictures
 from . import corruption as corruption_pictures
 from . import curves as curve_pictures
 from . import masks as mask_pictures
-from . import neighbours as neighbour_pictures
+from . import neighbors as neighbor_pictures
 from . import papers as paper_pictures
 from . import predictions as prediction_pictures
 from . import rows as row_pictures
@@ -50,7 +50,7 @@ def corruption(
     output: Path | None = None,
     set: tuple[str, ...] = (),
 ) -> None:
-    """Shows how a recipe corrupts a sentence: the inputs and the targets of a run, in colour.
+    """Shows how a recipe corrupts a sentence: the inputs and the targets of a run, in color.
 
     The rows are taken from the batches of a run on a corpus that contains this sentence.
 
@@ -199,25 +199,25 @@ def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[
     write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
 
 
-def neighbours(
+def neighbors(
     model: str,
     word: str = "bank",
-    sentences: tuple[str, ...] = neighbour_pictures.SENTENCES,
+    sentences: tuple[str, ...] = neighbor_pictures.SENTENCES,
     table: str = "",
     top: int = 8,
     layer: int = -1,
     output: tuple[Path, ...] = (),
 ) -> None:
-    """Shows the neighbours of a word in a table of vectors, and in a model, where they depend on the sentence.
+    """Shows the neighbors of a word in a table of vectors, and in a model, where they depend on the sentence.
 
     Args:
         model: folder of a model, or hf://org/name.
         word: the word.
-        sentences: sentences, some of which contain the word. All words in them are candidates for its neighbours in
+        sentences: sentences, some of which contain the word. All words in them are candidates for its neighbors in
             context.
         table: folder of the model whose token embeddings are the table, such as a model trained with word_vectors.tiny.
             Default: the token embeddings of `model`.
-        top: number of neighbours.
+        top: number of neighbors.
         layer: index of the hidden states that are used as contextual vectors: 0 for the embeddings, n for the output of
             the n-th block, and -1 for the last.
         output: files: .html for a page, .png and .svg for images of the bars.
@@ -225,9 +225,9 @@ def neighbours(
     check_pictures(output, (".html", ".png", ".svg"))
     static = attention_pictures.load_backbone(table) if table else None
     backbone, tokenizer = attention_pictures.load_backbone(model)
-    found = neighbour_pictures.neighbours(backbone, tokenizer, word, sentences, static, top, layer)
-    neighbour_pictures.print_neighbours(found, _console())
-    html = functools.partial(neighbour_pictures.neighbours_page, f"Neighbours of {word}", found)
+    found = neighbor_pictures.neighbors(backbone, tokenizer, word, sentences, static, top, layer)
+    neighbor_pictures.print_neighbors(found, _console())
+    html = functools.partial(neighbor_pictures.neighbors_page, f"Neighbors of {word}", found)
     figure = functools.partial(bars_figure, [found.static, *found.contextual], "cosine")
     write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
 
@@ -253,7 +253,7 @@ main = Commands(
         "masks": Command(masks),
         "curves": Command(curves, first=("runs",)),
         "predictions": Command(predictions, first=("model", "texts")),
-        "neighbours": Command(neighbours, first=("model", "word", "sentences")),
+        "neighbors": Command(neighbors, first=("model", "word", "sentences")),
     },
-    summary="Visualise corruption, attention, curves and predictions, in the terminal and as files.",
+    summary="Visualize corruption, attention, curves and predictions, in the terminal and as files.",
 )

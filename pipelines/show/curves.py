@@ -8,7 +8,7 @@ from kerasbert.training import read_log
 
 from .files import new_figure
 
-# The palette of Okabe and Ito, which people with colour vision deficiency can distinguish.
+# The palette of Okabe and Ito, which people with color vision deficiency can distinguish.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 # Columns of the log that are not drawn, because they are counts, or are part of another curve.
 NOT_DRAWN = {"step", "epoch", "seconds", "tokens", "tokens_per_second", "perplexity", "below_unigram"}
@@ -93,9 +93,9 @@ def run_names(runs: list[Path]) -> list[str]:
 
 
 def curves_figure(runs: list[Path]):
-    """Draws a figure with a panel for each quantity, a colour for each run, and dashed lines for held-out text."""
+    """Draws a figure with a panel for each quantity, a color for each run, and dashed lines for held-out text."""
     if not 1 <= len(runs) <= len(COLORS):
-        raise ValueError(f"There must be 1 to {len(COLORS)} runs, one for each colour. Received: {len(runs)}.")
+        raise ValueError(f"There must be 1 to {len(COLORS)} runs, one for each color. Received: {len(runs)}.")
     curves = {name: curves_of(run) for name, run in zip(run_names(runs), runs, strict=True)}
     panels = list(dict.fromkeys(curve.panel for found in curves.values() for curve in found))
     panels.sort(key=lambda panel: (panel == "learning_rate", panel != TOKEN_LOSS, not panel.endswith("loss")))
@@ -115,7 +115,7 @@ def curves_figure(runs: list[Path]):
 
 
 def _legend(figure, names: list[str], kinds: list[str]) -> None:
-    """Adds a legend with the colours of the runs and the line styles of the kinds of curves."""
+    """Adds a legend with the colors of the runs and the line styles of the kinds of curves."""
     from matplotlib.lines import Line2D
 
     handles = []

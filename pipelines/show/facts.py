@@ -57,7 +57,7 @@ def about(recipe: Recipe, batches: Batches) -> str:
             "of what is left and from the tokens before it."
         )
     if isinstance(batches, WholeTextBatches):
-        return "The text is read twice, with different dropout, and recognised among the other texts of the batch."
+        return "The text is read twice, with different dropout, and recognized among the other texts of the batch."
     if isinstance(batches, SkipGramBatches):
         return f"A word at most {batches.window} words away is told apart from {batches.negatives} random words."
     if isinstance(noise, Noise):

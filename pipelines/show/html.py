@@ -29,7 +29,7 @@ def page(title: str, body: str, style: str = "", script: str = "") -> str:
     Args:
         title: heading and title of the page, as plain text.
         body: HTML below the heading.
-        style: CSS that is added to the CSS of all pages. Colours are the variables in `:root`.
+        style: CSS that is added to the CSS of all pages. Colors are the variables in `:root`.
         script: JavaScript that runs after the body has been loaded.
     """
     name = html.escape(title)

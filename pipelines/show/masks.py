@@ -13,7 +13,7 @@ from .files import new_figure
 from .html import page
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat", ".", "it", "slept", ".")
-ORDER = (3, 2, 4, 1)  # the factorisation order in figures 1 and 4 of XLNet's paper; tokens are numbered from 1
+ORDER = (3, 2, 4, 1)  # the factorization order in figures 1 and 4 of XLNet's paper; tokens are numbered from 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _mask(name: str, about: str, tokens: tuple[str, ...], **parts) -> Mask:
 
 
 def two_streams(order: tuple[int, ...] = ORDER) -> list[Mask]:
-    """Computes the masks of XLNet's content and query stream for a factorisation order of tokens, numbered from 1."""
+    """Computes the masks of XLNet's content and query stream for a factorization order of tokens, numbered from 1."""
     length = len(order)
     if sorted(order) != list(range(1, length + 1)):
         raise ValueError(f"An order must contain every number from 1 to {length} once. Received: {order}.")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 # {kind of a token: (text in the legend, style in the terminal, CSS declarations)}. The kinds also differ in their
-# borders, so that they can be distinguished without colours. Colours are from the palette of Okabe and Ito, darkened
+# borders, so that they can be distinguished without colors. Colors are from the palette of Okabe and Ito, darkened
 # behind white text.
 KINDS = {
     "text": ("", "", ""),
@@ -99,7 +99,7 @@ def legend(pictures: Iterable[Rows]) -> list[str]:
 
 
 def print_rows(pictures: list[Rows], console: Console) -> None:
-    """Prints pictures, in colour if the console is a terminal."""
+    """Prints pictures, in color if the console is a terminal."""
     for rows in pictures:
         console.print(Text(rows.title, style="bold"))
         if rows.about:
@@ -111,7 +111,7 @@ def print_rows(pictures: list[Rows], console: Console) -> None:
         for note in rows.notes:
             console.print(Text(f"({note})"), style="dim")
         console.print()
-    shown = Text("Colours: ")
+    shown = Text("Colors: ")
     for kind in legend(pictures):
         shown.append(f" {kind} ", KINDS[kind][1]).append(f" {KINDS[kind][0]}   ")
     if legend(pictures):

@@ -36,7 +36,7 @@ def documents_for(recipe: Recipe, sentence: str, following: str = NEXT, translat
                 "Give it with --translation."
             )
         return [f"{sentence}\n{translation}"]
-    if recipe.data.labelled:
+    if recipe.data.labeled:
         return [sentence if "\n" in sentence else f"{sentence}\n{following}", OTHER]
     return [sentence, OTHER] if isinstance(recipe.data, PermutationLMData) else [sentence]
 

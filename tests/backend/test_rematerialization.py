@@ -1,4 +1,4 @@
-"""Rematerialisation: the gradients stay what they were, dropout included, and less is kept."""
+"""Rematerialization: the gradients stay what they were, dropout included, and less is kept."""
 
 import keras
 import numpy as np

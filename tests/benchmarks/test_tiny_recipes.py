@@ -61,7 +61,7 @@ def test_every_recipe_has_a_text():
     assert text_of("deberta.tiny") == ("english", "wordpiece", None)
     for name in tiny_recipes():
         recipe = find_recipe(name)
-        pairs = recipe.data.labelled or (recipe.teacher and find_recipe(recipe.teacher).data.labelled)
+        pairs = recipe.data.labeled or (recipe.teacher and find_recipe(recipe.teacher).data.labeled)
         assert not pairs or text_of(name)[0].startswith("novels"), f"{name} needs documents of sentences"
         assert not isinstance(recipe.data, Languages) or "languages" in text_of(name)[0]
     assert {name.partition(".")[0] for name in TEXTS} <= {name.partition(".")[0] for name in tiny_recipes()}

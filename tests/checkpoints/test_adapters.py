@@ -78,7 +78,7 @@ CASES = {
 }
 
 
-def randomised(variables, scale, seed):
+def randomized(variables, scale, seed):
     rng = np.random.default_rng(seed)
     for variable in variables:
         variable.assign(to_numpy(variable) + rng.normal(0, scale, variable.shape))
@@ -109,10 +109,10 @@ def test_adapters_of_peft_and_ours_are_the_same(name, tmp_path, quiet):
     case = CASES[name]
     keras.utils.set_random_seed(1)
     model = case.build()
-    randomised(model.weights, 0.1, 0)
+    randomized(model.weights, 0.1, 0)
     model.save_to_preset(tmp_path / "base")
     add_lora(model, rank=3, targets=case.targets, alpha=6)
-    randomised(model.trainable_variables, 0.1, 1)
+    randomized(model.trainable_variables, 0.1, 1)
     model.save_adapter(tmp_path / "ours", base=tmp_path / "base")
     base = case.auto.from_pretrained(tmp_path / "base").eval()
     adapted = peft.PeftModel.from_pretrained(base, tmp_path / "ours").eval()

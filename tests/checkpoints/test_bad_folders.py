@@ -63,7 +63,7 @@ WRONG_FIELDS = [
     ("architectures", "Bert", "`architectures` in .*config.json must be list"),
     ("id2label", {"a": "no"}, "`id2label` in .*config.json must number its labels from 0"),
     ("id2label", {"0": ["no"]}, "`id2label` in .*config.json must be dict"),
-    ("quantization_config", {"quant_method": "gptq"}, "weights quantised by 'gptq'"),
+    ("quantization_config", {"quant_method": "gptq"}, "weights quantized by 'gptq'"),
 ]
 
 
@@ -262,11 +262,11 @@ def test_numbers_that_are_not_finite_by_a_flag(folder):
     assert np.isnan(keras.ops.convert_to_numpy(model.backbone.blocks[0].feed_forward.outer.kernel)).all()
 
 
-def test_quantised_tensors_are_named_as_such(folder):
+def test_quantized_tensors_are_named_as_such(folder):
     files = TensorFiles(folder)
     tensors = {name: files.read(name) for name in files.keys()}
     write_tensors(folder, {**tensors, NAME.replace("weight", "SCB"): np.ones(8, "float32")})
-    with pytest.raises(ValueError, match="full or half precision. Received: .* with quantised weights: .*SCB"):
+    with pytest.raises(ValueError, match="full or half precision. Received: .* with quantized weights: .*SCB"):
         kerasbert.load(folder)
 
 
@@ -281,7 +281,7 @@ def test_sizes_beyond_the_weights_are_refused_before_they_are_made(folder):
 
 
 def test_a_load_that_ran_out_of_memory_leaves_no_state_behind(folder, monkeypatch):
-    """Keras would try to initialise the variables of the failed model when the next one is made."""
+    """Keras would try to initialize the variables of the failed model when the next one is made."""
 
     def spend(self, shape):
         made = construction.concrete_array(keras.ops.zeros((1,))) is not None

@@ -88,7 +88,7 @@ def test_functions_take_no_attributes(function, tmp_path):
         (dict(size=10**12, shape=(10**12,)), "has 16 bytes for 1000000000000 numbers"),
         (dict(storage="DoubleStorage"), "has 16 bytes for 4 numbers"),
         (dict(key="../0"), "KeyError"),
-        (dict(storage="QInt8Storage"), "quantised weights, which kerasbert does not read"),
+        (dict(storage="QInt8Storage"), "quantized weights, which kerasbert does not read"),
     ],
 )
 def test_a_tensor_is_as_large_as_its_bytes(claims, message, tmp_path):

@@ -1,4 +1,4 @@
-"""Quantisation: what is quantised, that the answers stay, that files keep it, and what is refused."""
+"""Quantization: what is quantized, that the answers stay, that files keep it, and what is refused."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ def floats_of(layer):
 
 
 @pytest.mark.parametrize("mode, tolerance", [("int8", 0.03), ("int4", 0.4)])
-def test_every_dense_layer_and_table_is_quantised_and_files_keep_it(mode, tolerance, tmp_path):
+def test_every_dense_layer_and_table_is_quantized_and_files_keep_it(mode, tolerance, tmp_path):
     keras.utils.set_random_seed(0)
     model = MaskedLM(Bert(CONFIG), sentence_pair=True)
     before = {name: to_numpy(value) for name, value in model(X).items()}
@@ -191,7 +191,7 @@ def test_what_is_refused():
     quantizer = keras.quantizers.AbsMaxQuantizer(axis=0, value_range=(-100, 100))
     with pytest.raises(ValueError, match="with Keras's default quantizers"):
         model.quantize(config=keras.quantizers.Int8QuantizationConfig(weight_quantizer=quantizer))
-    with pytest.raises(ValueError, match="layers that are not quantised yet"):
+    with pytest.raises(ValueError, match="layers that are not quantized yet"):
         model.quantize("int8", filters="no_such_layer")
     np.testing.assert_array_equal(to_numpy(model(X)), before)
     add_lora(model, rank=2)
@@ -199,7 +199,7 @@ def test_what_is_refused():
         model.quantize("float8")
     with pytest.raises(ValueError, match="float16"):
         Bert(CONFIG, dtype="float16").quantize("int8")
-    with pytest.raises(ValueError, match=r"Quantise the finished model: model.quantize\('int8'\)"):
+    with pytest.raises(ValueError, match=r"Quantize the finished model: model.quantize\('int8'\)"):
         Bert(CONFIG, dtype="int8_from_float32")
 
 

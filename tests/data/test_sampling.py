@@ -45,7 +45,7 @@ def test_shuffled_puts_everything_everywhere():
         follows[order[:-1], order[1:]] += 1
     expected = orders / size
     assert abs(counts - expected).max() < 5 * np.sqrt(expected)
-    expected = orders / size  # 10 neighbours of 110 ordered pairs
+    expected = orders / size  # 10 neighbors of 110 ordered pairs
     assert abs(follows[~np.eye(size, dtype=bool)] - expected).max() < 5 * np.sqrt(expected)
 
 

@@ -29,7 +29,7 @@ def parsed_cells(path):
     return [ast.parse(code) for code in code_cells(path.read_text(encoding="utf-8"))]
 
 
-def unlabelled(figure):
+def unlabeled(figure):
     """Descriptions of the axes of a figure without any label, and of a figure without axes that have both."""
     labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
     found = [f"axes {number}" for number, pair in enumerate(labels) if not any(pair)]
@@ -57,7 +57,7 @@ def test_runs_with_a_few_steps(path, monkeypatch):
     try:
         for number, code in enumerate(code_cells(path.read_text(encoding="utf-8"))):
             exec(compile(code, f"{path.name}, cell {number}", "exec"), names)
-        problems = [problem for number in plt.get_fignums() for problem in unlabelled(plt.figure(number))]
+        problems = [problem for number in plt.get_fignums() for problem in unlabeled(plt.figure(number))]
         assert plt.get_fignums() and not problems
     finally:
         plt.close("all")

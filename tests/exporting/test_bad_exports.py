@@ -114,7 +114,7 @@ def test_an_error_of_an_exporter_is_one_line():
                 raise TypeError("the exporter gives up") from inner
 
 
-def test_quantised_models_name_the_way_that_works(model, tmp_path):
+def test_quantized_models_name_the_way_that_works(model, tmp_path):
     model.quantize("int8")
     model.save_to_preset(tmp_path / "int8")
     with pytest.raises(ValueError, match='Export the model of full precision, with quantize="int8"'):

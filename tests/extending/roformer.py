@@ -68,7 +68,7 @@ SIZES = {"roformer_base": {}}
 
 
 class PairRotation(Rotation):
-    """Turns neighbouring dimensions (0 and 1, 2 and 3, ...) as the paper does, not dimensions of the two halves."""
+    """Turns neighboring dimensions (0 and 1, 2 and 3, ...) as the paper does, not dimensions of the two halves."""
 
     def __call__(self, x):
         even, odd = ops.cast(x[..., ::2], "float32"), ops.cast(x[..., 1::2], "float32")
@@ -78,7 +78,7 @@ class PairRotation(Rotation):
 
 @keras.saving.register_keras_serializable("extending")
 class RoFormerBlock(Composite):
-    """Attention with turned queries and keys, and a feed-forward layer, each added and normalised after."""
+    """Attention with turned queries and keys, and a feed-forward layer, each added and normalized after."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)

@@ -32,7 +32,7 @@ def test_a_functional_model_learns_and_takes_any_length():
     np.testing.assert_allclose(model.predict(without_padding, verbose=0), expected, rtol=1e-4, atol=1e-4)  # pyright: ignore
 
 
-def test_saved_cloned_and_summarised(tmp_path, capsys):
+def test_saved_cloned_and_summarized(tmp_path, capsys):
     model = functional(Bert(BertConfig(**SIZES)), 7)
     x = {"token_ids": random_ids(3, 7), "padding_mask": np.ones((3, 7), bool)}
     model.summary()

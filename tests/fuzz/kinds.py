@@ -17,7 +17,7 @@ TEXT = [
     "the cat sat on the mat . it was 12 years old .",
     "a dog ran home , and it was hungry .",
     "where is the cat ? the dog is on the mat .",
-    "in the beginning there were many words , and no one had yet learnt how to count them .",
+    "in the beginning there were many words , and no one had yet learned how to count them .",
     "numbers such as 3.14 or 2,500 are cut at their points ; quotation marks , too .",
     "every winter the lake freezes and children skate over it until the evening comes .",
     "please bring twelve jugs of juice , fix the box , and quiz the zebra about its vexing kayak .",

@@ -33,7 +33,7 @@ def test_the_share_and_its_spread(rate, seed):
 
 
 @pytest.mark.parametrize("seeds", [(1, 2), (None, None)], ids=["seeds", "no seeds"])
-def test_masks_of_neighbours_steps_and_layers_are_independent(seeds):
+def test_masks_of_neighbors_steps_and_layers_are_independent(seeds):
     """Correlations of 262,144 pairs are within five standard errors of 0."""
     (one, next_one), (other,) = masks(Dropout(0.3, seed=seeds[0]), 2), masks(Dropout(0.3, seed=seeds[1]))
     pairs = [(one, next_one), (one, other), (one[1:], one[:-1]), (one[:, 1:], one[:, :-1])]

@@ -170,7 +170,7 @@ def test_invariances():
     backbone = randomize(MobileBert(MobileBertConfig(**TINY)))
     check_batch_invariance(backbone)
     check_packing(backbone)
-    # The last token reads its neighbour: padding is seen there, by its vector, which is zero for this one test.
+    # The last token reads its neighbor: padding is seen there, by its vector, which is zero for this one test.
     table = to_numpy(backbone.token_embedding.embeddings).copy()
     table[0] = 0.0
     backbone.token_embedding.embeddings.assign(table)

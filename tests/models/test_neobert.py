@@ -230,7 +230,7 @@ def test_weights_start_from_uniform_distributions():
     assert np.abs(to_numpy(model.backbone.token_embedding.embeddings)[0]).max() > 0  # the padding row, too
 
 
-def test_neighbouring_dimensions_are_rotated():
+def test_neighboring_dimensions_are_rotated():
     """Position 3, 4 dimensions, theta 100: (0, 1) by 3, (2, 3) by 0.3."""
     rotation = PairRotation.at(np.array([[3]], "int32"), 4, 100.0)
     x = np.array([1.0, 0.0, 0.0, 2.0], "float32").reshape(1, 1, 1, 4)

@@ -225,7 +225,7 @@ def test_a_memory_of_all_that_was_equals_the_long_context(backbone, ids):
 
 
 @pytest.mark.one_backend
-def test_pre_norm_blocks_remember_what_is_not_normalised(ids):
+def test_pre_norm_blocks_remember_what_is_not_normalized(ids):
     changes = dict(pre_norm=True, untied_biases=True, memory_length=12)
     backbone = randomize(TransformerXL(TransformerXLConfig(**{**TINY, **changes})))
     whole = program(backbone)({"token_ids": ids})["sequence_output"]

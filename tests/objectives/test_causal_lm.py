@@ -1,4 +1,4 @@
-"""Causal language modelling: the loss in closed form and as transformers has it, its weights, and a loss that falls."""
+"""Causal language modeling: the loss in closed form and as transformers has it, its weights, and a loss that falls."""
 
 import keras
 import numpy as np

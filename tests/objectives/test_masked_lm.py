@@ -1,4 +1,4 @@
-"""Masked language modelling: the loss in closed form, its weights, and training equal to a plain torch loop."""
+"""Masked language modeling: the loss in closed form, its weights, and training equal to a plain torch loop."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Permutation language modelling: its loss, who is predicted from whom, the memory inside `fit`, text."""
+"""Permutation language modeling: its loss, who is predicted from whom, the memory inside `fit`, text."""
 
 import keras
 import numpy as np
@@ -175,7 +175,7 @@ def test_text_is_cut_into_pairs(tokenizer):
     texts = make_documents(seed=3)
     results = model.evaluate(texts, batch_size=4, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(np.log(150), rel=0.05)
-    with pytest.raises(ValueError, match="targets of permutation language modelling are in the text"):
+    with pytest.raises(ValueError, match="targets of permutation language modeling are in the text"):
         model.fit(texts, ["a"] * len(texts), verbose=0)
 
 

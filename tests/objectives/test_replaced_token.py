@@ -297,7 +297,7 @@ def test_evaluation_draws_on_its_own_and_leaves_training_alone():
 
 
 def run_data(steps):
-    """Rows whose masked tokens their neighbours tell."""
+    """Rows whose masked tokens their neighbors tell."""
     rng = np.random.default_rng(3)
     start = rng.integers(0, 10, (steps * 8, 1))
     ids = np.repeat(3 + start, 11, axis=1).astype("int32")
@@ -396,7 +396,7 @@ def test_folders_equal_transformers_both_ways(sharing, tmp_path):
 
 
 @pytest.mark.one_backend
-def test_a_pair_of_folders_and_a_lone_discriminator_are_recognised(tmp_path):
+def test_a_pair_of_folders_and_a_lone_discriminator_are_recognized(tmp_path):
     _, theirs = their_pair(tmp_path)
     assert type(kerasbert.load(tmp_path)) is ReplacedTokenDetection
     lone = kerasbert.load(tmp_path / "discriminator")

@@ -47,9 +47,9 @@ def run(model, x, y, weights):
 
 
 def norm(x, layer):
-    centred = x - x.mean(-1, keepdims=True)
-    scale = np.sqrt(np.square(centred).mean(-1, keepdims=True) + layer.epsilon)
-    return centred / scale * to_numpy(layer.gamma) + to_numpy(layer.beta)
+    centerd = x - x.mean(-1, keepdims=True)
+    scale = np.sqrt(np.square(centerd).mean(-1, keepdims=True) + layer.epsilon)
+    return centerd / scale * to_numpy(layer.gamma) + to_numpy(layer.beta)
 
 
 def dense(x, layer):
@@ -339,7 +339,7 @@ def test_texts_and_bad_input():
         RetroMAE(GPTBert(GPTBertConfig(**gpt_bert)))
     with pytest.raises(ValueError, match="Received: a XLM with causal=True"):
         RetroMAE(backbone_of("XLM", causal=True))
-    with pytest.raises(ValueError, match="Received: a MobileBert that embeds neighbours"):
+    with pytest.raises(ValueError, match="Received: a MobileBert that embeds neighbors"):
         RetroMAE(MobileBert(MobileBertConfig(**SIZES, bottleneck_dim=8, embedding_dim=8)))
     with pytest.raises(ValueError, match="`bag_of_words_weight` must be at least 0. Received: -1"):
         RetroMAE(Bert(BertConfig(**TINY)), bag_of_words_weight=-1)

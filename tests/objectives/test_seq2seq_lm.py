@@ -1,4 +1,4 @@
-"""Sequence-to-sequence modelling: the loss as transformers has it and in closed form, its weights, and learning."""
+"""Sequence-to-sequence modeling: the loss as transformers has it and in closed form, its weights, and learning."""
 
 import keras
 import numpy as np

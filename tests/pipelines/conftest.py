@@ -62,9 +62,9 @@ def finished_run(corpora, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def labelled_file(tmp_path_factory):
+def labeled_file(tmp_path_factory):
     """24 sentences about cats and dogs, as JSON lines."""
-    path = tmp_path_factory.mktemp("labelled") / "animals.jsonl"
+    path = tmp_path_factory.mktemp("labeled") / "animals.jsonl"
     rows = [{"sentence": f"the {animal} sat {n}", "label": animal} for n in range(12) for animal in ("cat", "dog")]
     path.write_text("\n".join(json.dumps(row) for row in rows))
     return path

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipelines.reading.examples import read_examples
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 
 pytestmark = pytest.mark.one_backend
 

@@ -76,9 +76,9 @@ def test_transformers_opens_the_folder(folder, weights):
     assert ids == kerasbert.load(folder).tokenizer.encode(["the cat sat"])[0].tolist()
 
 
-def test_the_commands(folder, labelled_file, tmp_path, capsys):
+def test_the_commands(folder, labeled_file, tmp_path, capsys):
     finetune(
-        str(folder), str(labelled_file), tmp_path / "tuned", held_out=(str(labelled_file),), training=Training(epochs=1)
+        str(folder), str(labeled_file), tmp_path / "tuned", held_out=(str(labeled_file),), training=Training(epochs=1)
     )
     assert type(kerasbert.load(tmp_path / "tuned")) is TextClassifier
     (tmp_path / "texts.txt").write_text("the cat sat\nthe dog ran\n")

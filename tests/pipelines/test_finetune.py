@@ -22,13 +22,13 @@ pytestmark = pytest.mark.one_backend
 
 
 @pytest.fixture(scope="module")
-def fine_tuned(finished_run, labelled_file, tmp_path_factory):
+def fine_tuned(finished_run, labeled_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("models") / "animals"
     metrics = finetune(
         str(finished_run[0] / "model"),
-        labelled_file,
+        labeled_file,
         output,
-        held_out=labelled_file,
+        held_out=labeled_file,
         training=Training(epochs=30, batch_size=8, seeds=(0, 1)),
         optimizer=Optimizer(learning_rate=0.01),
         start=Start(max_length=16),
@@ -46,8 +46,8 @@ def test_finetuning_learns_and_reports(fine_tuned):
     assert kerasbert.load(output).labels == ["cat", "dog"]
 
 
-def test_evaluation_gives_the_same_scores(fine_tuned, labelled_file, tmp_path):
-    scores = evaluate(str(fine_tuned[0]), data=labelled_file, output=tmp_path / "scores.json")
+def test_evaluation_gives_the_same_scores(fine_tuned, labeled_file, tmp_path):
+    scores = evaluate(str(fine_tuned[0]), data=labeled_file, output=tmp_path / "scores.json")
     assert scores["accuracy"] == 1.0
     assert json.loads((tmp_path / "scores.json").read_text()) == scores
 

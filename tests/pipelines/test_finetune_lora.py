@@ -20,14 +20,14 @@ pytestmark = pytest.mark.one_backend
 
 
 @pytest.mark.parametrize("merge", [True, False])
-def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labelled_file, tmp_path, merge):
+def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labeled_file, tmp_path, merge):
     base = str(finished_run[0] / "model")
     lora = Lora(rank=4, alpha=8, targets=("query", "value", "outer"), merge=merge)
     metrics = finetune(
         base,
-        labelled_file,
+        labeled_file,
         tmp_path / "out",
-        labelled_file,
+        labeled_file,
         training=Training(epochs=20, batch_size=8),
         optimizer=Optimizer(learning_rate=0.03),
         lora=lora,
@@ -72,14 +72,14 @@ def test_accumulation_is_the_update_of_the_whole_batch():
         batches.accumulated(3)
 
 
-def test_trackers(finished_run, labelled_file, tmp_path, monkeypatch):
+def test_trackers(finished_run, labeled_file, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     base, options = str(finished_run[0] / "model"), dict(training=Training(epochs=2, batch_size=8, accumulation=2))
-    finetune(base, labelled_file, tmp_path / "out", labelled_file, log="tensorboard", **options)
+    finetune(base, labeled_file, tmp_path / "out", labeled_file, log="tensorboard", **options)
     events = EventAccumulator(str(tmp_path / "out" / "logs" / "tensorboard")).Reload()
     assert {"loss", "val_accuracy"} <= set(events.Tags()["scalars"])
     for name in ("wandb", "mlflow"):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(ImportError, match=f"needs the package {name}. Install it: pip install {name}"):
-            finetune(base, labelled_file, tmp_path / name, log=name, **options)
+            finetune(base, labeled_file, tmp_path / name, log=name, **options)

@@ -117,7 +117,7 @@ def test_the_whole_road(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "topics", lambda: ["The statement\n" * 3])
     monkeypatch.setattr(quickstart, "VOCABULARY", 100)
     monkeypatch.setattr(quickstart, "AREAS", {"concurrency": "", "files": ""})
-    monkeypatch.setattr(quickstart, "LABELLED", 20)
+    monkeypatch.setattr(quickstart, "LABELED", 20)
     accuracies = quickstart.quickstart(tmp_path / "model", tmp_path / "work", seeds=1)
     assert list(accuracies) == [
         "majority class",

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.one_backend
 def test_bert_base_is_the_paper():
     recipe = find_recipe("bert.base")
     assert recipe.phases == (Phase(900_000, 256, 128), Phase(100_000, 256, 512)) and recipe.steps == 1_000_000
-    assert recipe.data.labelled and recipe.data.noise == Tokens(0.15) and recipe.data.static_masks == 10
+    assert recipe.data.labeled and recipe.data.noise == Tokens(0.15) and recipe.data.static_masks == 10
     config = recipe.config()
     assert (config.num_layers, config.hidden_dim, config.num_heads, config.dropout) == (12, 768, 12, 0.1)
     optimizer = make_optimizer(recipe)
@@ -144,7 +144,7 @@ def test_stages_of_modernbert_large():
 
 
 def test_updates_of_elmo_are_those_of_its_code():
-    """Which minimises 20 times the mean loss, clips at a norm of 10, and starts accumulators at 1."""
+    """Which minimizes 20 times the mean loss, clips at a norm of 10, and starts accumulators at 1."""
     optimizer = make_optimizer(find_recipe("elmo.base"))
     weights = keras.Variable(np.zeros(3, "float32"))
     expected, accumulator = np.zeros(3), np.ones(3)
@@ -352,7 +352,7 @@ def test_numbers_of_model_and_data_are_set_once():
     recipe = find_recipe("spanbert.tiny").with_settings(["data.max_targets=7"])
     assert recipe.data.objective() == {"max_targets": 7}
     recipe = find_recipe("bert.tiny").with_settings(["data.rows=packed"])
-    assert not recipe.data.labelled and recipe.data.objective() == {}
+    assert not recipe.data.labeled and recipe.data.objective() == {}
     recipe = find_recipe("mobilebert.tiny").with_settings(["model.objective.transfer_steps=9"])
     assert one_optimizer(recipe).transfer_steps == 9
 

@@ -17,7 +17,7 @@ from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.mine import Rules, mine
 from pipelines.reading.examples import Examples
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.reading.text_columns import expanded, read_searches, read_text_columns
 from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, shown
 from pipelines.runs.searching import Stages

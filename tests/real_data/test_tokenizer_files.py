@@ -59,7 +59,7 @@ def test_families_on_ten_thousand_lines(family, shared_data, tmp_path):
 
 @pytest.mark.parametrize("family", TRAINED)
 def test_trained_families_on_ten_thousand_lines(family, shared_data, tmp_path):
-    """Vocabularies learnt from novels in three languages, as files of the kind alone and with `tokenizer.json`."""
+    """Vocabularies learned from novels in three languages, as files of the kind alone and with `tokenizer.json`."""
     kind, lowercase, name = TRAINED[family]
     lines = shared_lines(shared_data)
     tokenizer = Tokenizer.train(kind, lines[2_000:6_000], 3_000, family=family, lowercase=lowercase)

@@ -196,7 +196,7 @@ def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_pat
 @pytest.mark.one_backend
 @pytest.mark.parametrize("normalize", [False, True])
 def test_truncated_vectors_are_those_of_sentence_transformers(normalize, backbone, tokenizer, tmp_path):
-    """The first components, which are not normalised again."""
+    """The first components, which are not normalized again."""
     import sentence_transformers
 
     embedder = TextEmbedder(backbone, normalize=normalize, max_length=12, truncate_dim=5, tokenizer=tokenizer)

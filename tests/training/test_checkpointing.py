@@ -319,7 +319,7 @@ def test_another_recipe(tiny, run):
 
 @pytest.mark.one_backend
 def test_recipe_must_be_json(tiny, tmp_path):
-    with pytest.raises(ValueError, match="`recipe` must be a JSON-serialisable dict"):
+    with pytest.raises(ValueError, match="`recipe` must be a JSON-serializable dict"):
         tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path, recipe={"model": object()})])
 
 

@@ -194,11 +194,11 @@ def long(text: Path, held_out: Path, minutes: float = 20.0, name: str = "base") 
 def reviews(
     reviews: Path, minutes: float = 20.0, name: str = "base", examples: int = 3_000, epochs: int = 2, seeds: int = 3
 ) -> None:
-    """Fine-tunes on labelled sentences, from the long run and from scratch; the last 1,000 by hash are held out."""
+    """Fine-tunes on labeled sentences, from the long run and from scratch; the last 1,000 by hash are held out."""
     lines = set(reviews.read_text("latin-1").splitlines())
     lines = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
-    labelled = [(line[2:], int(line[0])) for line in lines if line[:2] in ("0 ", "1 ")]
-    training, testing = labelled[:-1_000][:examples], labelled[-1_000:]
+    labeled = [(line[2:], int(line[0])) for line in lines if line[:2] in ("0 ", "1 ")]
+    training, testing = labeled[:-1_000][:examples], labeled[-1_000:]
     run = RUNS / folder_of(f"{name}, {minutes:g} minutes")
     for start in ("pretrained", "from scratch"):
         for seed in range(seeds):

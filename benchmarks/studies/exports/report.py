@@ -1,4 +1,4 @@
-"""The table of `run.py`: which models export to which format, and what the artefacts cost."""
+"""The table of `run.py`: which models export to which format, and what the artifacts cost."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ NAMES = {
 INTRODUCTION = """# Exports
 
 Written by `python -m benchmarks.studies.exports.run --report` from `rows.jsonl`. Tiny models with random weights: two
-layers of width 24, 61 tokens. A cell has the largest difference of the artefact's outputs to those of `predict`, for 1
-and 8 rows of 7, 64 and 512 tokens with padding; the size of the artefact; and the median latency of one row of 64
+layers of width 24, 61 tokens. A cell has the largest difference of the artifact's outputs to those of `predict`, for 1
+and 8 rows of 7, 64 and 512 tokens with padding; the size of the artifact; and the median latency of one row of 64
 tokens with one thread. The latency was measured while other programs ran on the machine, so it shows the order of
 magnitude only. In an empty cell, nothing has been measured yet; `python -m benchmarks.studies.exports.run --formats
 ...` continues with those.

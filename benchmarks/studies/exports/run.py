@@ -1,4 +1,4 @@
-"""Exports tiny models of every family with every head, and compares the artefacts with `predict`.
+"""Exports tiny models of every family with every head, and compares the artifacts with `predict`.
 
     python -m benchmarks.studies.exports.run --formats onnx            the cells that are not in rows.jsonl yet
     python -m benchmarks.studies.exports.run --only BERT,T5 --origins jax,tensorflow,torch
@@ -6,7 +6,7 @@
 
 A cell is a family, a head, a format and the backend on which the model was made. The models are saved by a process on
 that backend, together with what `predict` gives there. Another process, on the backend that the exporter needs, writes
-the artefacts as `kerasbert.export` does. Each artefact runs in the runtime of its format, for 1 and 8 rows of 7, 64 and
+the artifacts as `kerasbert.export` does. Each artifact runs in the runtime of its format, for 1 and 8 rows of 7, 64 and
 512 tokens. The latency is the median of 20 runs for one row of 64 tokens, with one thread. What fails has its message
 in the table.
 """
@@ -59,7 +59,7 @@ def inputs_of(model, rows: int, columns: int) -> dict[str, np.ndarray]:
 
 
 def save(folder: Path, wanted: list[list[str]]) -> None:
-    """Saves models, and the inputs and outputs with which their artefacts are compared.
+    """Saves models, and the inputs and outputs with which their artifacts are compared.
 
     Args:
         folder: gets a folder for each model.
@@ -79,7 +79,7 @@ def save(folder: Path, wanted: list[list[str]]) -> None:
 
 
 def measured(folder: Path, format: str) -> dict:
-    """Exports the saved model, compares the artefact with the outputs of `predict`, and times it."""
+    """Exports the saved model, compares the artifact with the outputs of `predict`, and times it."""
     import kerasbert
     from kerasbert.exporting.runners import runner
     from kerasbert.exporting.worker import write

@@ -44,7 +44,7 @@ from kerasbert.objectives import Seq2SeqLM
 from kerasbert.training import Progress, adamw
 from pipelines.reading.examples import Examples, read_examples
 from pipelines.reading.label_names import label_names
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.runs.task_models import encoded_targets, new_model, score
 
 RESULTS = Path(__file__).with_name("rows.jsonl")

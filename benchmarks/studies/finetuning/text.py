@@ -1,6 +1,6 @@
 """Text for pretraining that is near to the tasks of `run.py`: what they train on, without labels, and more.
 
-Don't Stop Pretraining (Gururangan et al. 2020, arXiv 2004.10964, section 4): masks on the unlabelled text of a task
+Don't Stop Pretraining (Gururangan et al. 2020, arXiv 2004.10964, section 4): masks on the unlabeled text of a task
 help on that task. No file that is measured on is read; passages of QNLI's questions may be among those of SQuAD.
 """
 

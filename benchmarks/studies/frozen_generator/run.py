@@ -9,7 +9,7 @@ generator of `rows.jsonl` is a BERT of the recipes `bert.mini_en` and `bert.mini
 discriminators, one for each seed, start as `modernbert_mini_en`, which has read more. (In the paper, both
 are the same network.)
 
-The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
+The detector knows how often the generator writes a token, and how often a token stands beside its two neighbors in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A
 t-test over the seeds decides whether the gain over the detector is above GOAL.
 

@@ -106,7 +106,7 @@ COMPARISONS = (
             ("ELECTRA, 2x compute", "MLM, 2x compute"),
             ("MLM", BASELINES[0]),
         ),
-        "The curves of the paper begin at 1e18 operations; with 14M parameters, GLUE differs by five points in favour"
+        "The curves of the paper begin at 1e18 operations; with 14M parameters, GLUE differs by five points in favor"
         " of ELECTRA. Here it is behind, and the gap shrinks with more compute: 0.043, 0.020 and 0.009.",
     ),
     Comparison(

@@ -14,7 +14,7 @@ Models with learned positions start with local attention, without which they sta
 length (plateau.md).
 
 Two measures are the same for all models, both on frozen vectors of all layers: `signs`, the share of the variance of
-the signs between neighbouring words that a linear map of the vectors explains, in a text without signs; and
+the signs between neighboring words that a linear map of the vectors explains, in a text without signs; and
 `similarity`, the correlation of the cosines of mean vectors with the similarity of sentences. For an encoder-decoder,
 its encoder is measured. Directions are also compared after fine-tuning, with and without a BiLSTM on top, and masked
 language models by their held-out loss on the same kind of masks.

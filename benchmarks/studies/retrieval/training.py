@@ -53,7 +53,7 @@ def triplets(data: Path, work: Path, seed: int) -> list[tuple[str, str, str]]:
     return [(query, positive, others[seed % len(others)]) for query, positive, *others in negatives(data, work)]
 
 
-def labelled_pairs(data: Path, work: Path) -> tuple[list[tuple[str, str]], list[float]]:
+def labeled_pairs(data: Path, work: Path) -> tuple[list[tuple[str, str]], list[float]]:
     """Pairs with 1 or 0 of the rows of `negatives`."""
     pairs, labels = [], []
     for query, positive, *others in negatives(data, work):
@@ -139,13 +139,13 @@ def tuned_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stages:
 
 def reranker(data: Path, work: Path, minutes: float, seed: int) -> Stages:
     model = tasks.Reranker.from_preset(minilm(), max_length=SHORT, objective="BinaryCrossEntropy")
-    return "bm25", model, fitted(model, *labelled_pairs(data, work), minutes, seed)
+    return "bm25", model, fitted(model, *labeled_pairs(data, work), minutes, seed)
 
 
 def reranker_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stages:
     from benchmarks.studies.retrieval import peer  # imports PyTorch and sentence-transformers
 
-    pairs, folder = labelled_pairs(data, work), work / f"reranker_st_{seed}"
+    pairs, folder = labeled_pairs(data, work), work / f"reranker_st_{seed}"
     clock = Clock(2 * 60 * minutes)
     peer.train_reranker(minilm(), *pairs, SHORT, clock, seed, folder)
     return "bm25", tasks.Reranker.from_preset(folder, max_length=SHORT), clock.numbers(ROWS)

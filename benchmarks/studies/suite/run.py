@@ -11,7 +11,7 @@ Its parts:
     squad          answers to questions, in short contexts
     qnli           whether a sentence answers a question
     stsb           similarity of two sentences
-    summaries      whether two sentences summarise the same paper
+    summaries      whether two sentences summarize the same paper
     reviews        whether a review is positive
 
 Models are fine-tuned from their weights, from random weights of the same architecture, and from a reference. A seed

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.reading.examples import Examples, read_examples
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.runs.reports import spread
 
 TESTING = 1_400  # maximum number of held-out examples
@@ -98,7 +98,7 @@ def short_contexts(examples: Examples, most: int = CONTEXT) -> Examples:
 
 
 def summary_pairs(path: Path) -> Examples:
-    """Makes pairs of one-sentence summaries by different writers, labelled "same" if they summarise the same paper.
+    """Makes pairs of one-sentence summaries by different writers, labeled "same" if they summarize the same paper.
 
     Every summary is in one pair with each label, at the same position, so that neither summary alone reveals the label.
 
@@ -155,7 +155,7 @@ FINE_TUNING = {
         metrics=("spearman", "pearson"),
         read=_reader("score", "0", "1", "2"),
     ),
-    # Whether two sentences summarise the same paper.
+    # Whether two sentences summarize the same paper.
     "summaries": SuiteTask(
         kind="classes",
         files=("summarization/dev.jsonl", "summarization/test.jsonl"),

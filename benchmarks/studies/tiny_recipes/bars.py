@@ -5,7 +5,7 @@ Losses are in nats, one for each target. A bar is measured on the same held-out 
 - unigrams: how frequent a token is in the training text, of the same language where there are several;
 - bigrams: which token came before (interpolated modified Kneser-Ney), for models that read it;
 - bags: which tokens are shown, without their order, for models that put them in order;
-- for replaced tokens, what the generator likes to write, and how well a token fits its two neighbours;
+- for replaced tokens, what the generator likes to write, and how well a token fits its two neighbors;
 - for labels, the most frequent one (accuracy) and the entropy of their shares (loss).
 
 A difference is compared with its standard error over documents, or over other independent parts of the held-out text.
@@ -96,13 +96,13 @@ def frequency_scores(ids: np.ndarray, generated: np.ndarray, original: np.ndarra
 
 
 def bigram_scores(scores: np.ndarray, lifts: np.ndarray) -> np.ndarray:
-    """`frequency_scores` less how much likelier a token is between its neighbours than anywhere: float (n,).
+    """`frequency_scores` less how much likelier a token is between its neighbors than anywhere: float (n,).
 
-    By Bayes' rule, if both neighbours depend on the token independently, and the generator ignores them.
+    By Bayes' rule, if both neighbors depend on the token independently, and the generator ignores them.
 
     Args:
         scores: float (n,), `frequency_scores`.
-        lifts: float (2, n): log p(token | neighbour) - log p(token), for the left and the right neighbour.
+        lifts: float (2, n): log p(token | neighbor) - log p(token), for the left and the right neighbor.
     """
     return scores - lifts.sum(axis=0)
 

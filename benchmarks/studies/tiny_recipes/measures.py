@@ -240,7 +240,7 @@ def word_pairs(x: dict, y: np.ndarray, weights: np.ndarray, outputs) -> Columns:
 
 
 def replaced(x: dict, y: dict, weights: dict, outputs: dict, skipped: np.ndarray) -> Columns:
-    """Every token of text after the generator, with its neighbours: whether it was replaced, its score and loss."""
+    """Every token of text after the generator, with its neighbors: whether it was replaced, its score and loss."""
     texts = originals(x, y)
     seen = originals(x, {"tokens": np.asarray(outputs["sampled"])})
     used = (weights["replaced"] > 0) & ~np.isin(texts, skipped)

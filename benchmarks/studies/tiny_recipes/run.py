@@ -147,7 +147,7 @@ INTRODUCTION = f"""# The tiny recipes on real text
 By `python -m benchmarks.studies.tiny_recipes.run`, which names the files that explain the texts, the
 measures and the bars.
 
-## What is learnt
+## What is learned
 
 On held-out text, nats a token that the model was not shown. `bar`: the best prediction from counts alone, on the same
 targets; the others are in brackets. Unigrams are those of a language, bigrams are for models that read the token before
@@ -169,7 +169,7 @@ the machine over the last minute, before the run and at its end.
 def report(rows: list[dict]) -> str:
     """The page of all cells, in Markdown."""
     rows = sorted(rows, key=label)
-    learnt = [line for row in rows for line in verdicts(row)]
+    learned = [line for row in rows for line in verdicts(row)]
     older = [label(row) for row in rows if "measures" not in row]
     left = ""
     if older:
@@ -177,7 +177,7 @@ def report(rows: list[dict]) -> str:
     return "\n".join(
         [
             INTRODUCTION,
-            *table(("recipe", "measure", "value", "bar", "gain", "clears by", "", "over"), learnt),
+            *table(("recipe", "measure", "value", "bar", "gain", "clears by", "", "over"), learned),
             left + RUNS,
             *table(
                 ("recipe", "before", "trained on", "held out", "updates", "tokens", "tokens/s", "MiB", "minutes")

@@ -1,4 +1,4 @@
-"""Batches for causal language modelling."""
+"""Batches for causal language modeling."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Batches that mix rows for masked next-token prediction with rows for causal language modelling."""
+"""Batches that mix rows for masked next-token prediction with rows for causal language modeling."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ class HybridLMBatches(MaskedLMBatches):
 
     Args:
         corpus, batch_size, length, seed, steps: as in `MaskedLMBatches`.
-        rows: as there, but layouts with labelled pairs are not supported.
+        rows: as there, but layouts with labeled pairs are not supported.
         noise: as there. Default: `TokenSpans(0.15)`.
         causal_share: share of the causal rows, at least 0 and at most 1. They are distributed evenly over the run.
         causal_targets: maximum number of predicted tokens in a causal row. Default: all.
@@ -56,7 +56,7 @@ class HybridLMBatches(MaskedLMBatches):
         super().__init__(corpus, batch_size, length, seed, steps, rows, noise)
         if self.sentence_pairs:
             raise ValueError(
-                "Hybrid language modelling has no sentence-pair label. Received: a layout of labelled pairs. Use "
+                "Hybrid language modeling has no sentence-pair label. Received: a layout of labeled pairs. Use "
                 "another `rows`."
             )
         self.causal_share, self.causal_targets = causal_share, causal_targets

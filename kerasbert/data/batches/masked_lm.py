@@ -1,4 +1,4 @@
-"""Batches for masked language modelling."""
+"""Batches for masked language modeling."""
 
 from collections.abc import Callable
 
@@ -61,12 +61,12 @@ def sequence_starts(x: dict, real: np.ndarray) -> np.ndarray:
 
 
 class MaskedLMBatches(PassBatches):
-    """Batches for masked language modelling, with or without sentence pairs.
+    """Batches for masked language modeling, with or without sentence pairs.
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
     "segment_ids" (b, s) with pairs, and "language_ids" (b, s) if a language is given. Packed rows have "sequence_ids",
     "position_ids" and "first_positions" instead of the lengths. y: the original tokens (b, p), with weight 1 in used
-    slots. With labelled pairs, y and the weights are dicts of "tokens" (b, p) and "sentence_pair" (b,). The label 0
+    slots. With labeled pairs, y and the weights are dicts of "tokens" (b, p) and "sentence_pair" (b,). The label 0
     means that B follows A.
 
     A run makes passes over the corpus, each in a different order. Papers: Devlin et al. 2018, 1810.04805; Liu et al.
@@ -86,7 +86,7 @@ class MaskedLMBatches(PassBatches):
             - "known_chunks": the same, but chunks that are short or consist mostly of unknown tokens are left out, as
               in DistilBERT's code.
             - "sentences": as many whole sentences of one document as fit.
-            - "segment_pairs", "sentence_pairs", "sentence_order": labelled pairs, as in `SegmentPairs()`,
+            - "segment_pairs", "sentence_pairs", "sentence_order": labeled pairs, as in `SegmentPairs()`,
               `SentencePairs()` and `SentenceOrder()`.
             - "segments": one or two segments without a label, as in ELECTRA's code.
             - "full_sentences", "doc_sentences": as many whole lines as fit, each followed by the end token, across
@@ -114,7 +114,7 @@ class MaskedLMBatches(PassBatches):
         self.corpus, self.length, self.language, self.static_masks = corpus, length, language, static_masks
         self._layout = find_rows(rows)(corpus, length, seed)
         self.noise = (noise or self.default_noise(length)).for_corpus(corpus)
-        self.sentence_pairs = self._layout.labelled
+        self.sentence_pairs = self._layout.labeled
         special = tuple(sorted({item for item, _ in self._layout.template if item not in ("A", "B")}))
         self._vocabulary = MaskingVocabulary(info["mask_id"], info["vocabulary_size"], special, corpus)
         self.max_predictions = self.noise.num_slots(length, length - self._layout.max_tokens)

@@ -1,4 +1,4 @@
-"""Batches for masked and permuted language modelling."""
+"""Batches for masked and permuted language modeling."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ class MaskedPermutedLMBatches(MaskedLMBatches):
 
     Args:
         corpus, batch_size, length, seed, steps, rows, noise, static_masks: as in `MaskedLMBatches`, but layouts with
-            labelled pairs are not supported. The noise must not select a position twice.
+            labeled pairs are not supported. The noise must not select a position twice.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if self.sentence_pairs:
             raise ValueError(
-                "Masked and permuted language modelling has no sentence-pair label. Received: a layout of labelled "
+                "Masked and permuted language modeling has no sentence-pair label. Received: a layout of labeled "
                 "pairs. Use another `rows`."
             )
 

@@ -1,4 +1,4 @@
-"""Row layouts of labelled pairs of segments, for next-sentence prediction and sentence-order prediction."""
+"""Row layouts of labeled pairs of segments, for next-sentence prediction and sentence-order prediction."""
 
 import dataclasses
 from bisect import bisect_left
@@ -13,9 +13,9 @@ from .rows import ChunkRows
 
 
 class PairRows(ChunkRows):
-    """Rows of labelled pairs of segments, in the tokenizer's template for two texts (see `SegmentPairs`)."""
+    """Rows of labeled pairs of segments, in the tokenizer's template for two texts (see `SegmentPairs`)."""
 
-    labelled = True
+    labeled = True
     texts = ("pair", 2)
     kind = "next"
 
@@ -60,7 +60,7 @@ class PairRows(ChunkRows):
 
 
 class SentencePairRows(PairRows):
-    """Rows of labelled pairs of single sentences (see `SentencePairs`)."""
+    """Rows of labeled pairs of single sentences (see `SentencePairs`)."""
 
     kind = "sentences"
 

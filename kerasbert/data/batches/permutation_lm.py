@@ -1,4 +1,4 @@
-"""Batches for permutation language modelling."""
+"""Batches for permutation language modeling."""
 
 import numpy as np
 

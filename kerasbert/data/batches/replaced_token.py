@@ -17,7 +17,7 @@ class ReplacedTokenBatches(MaskedLMBatches):
 
     Args:
         corpus, batch_size, length, seed, steps, rows, static_masks, language: as in `MaskedLMBatches`, but layouts with
-            labelled pairs are not supported.
+            labeled pairs are not supported.
         noise: the masking rule. Its `shares` must add up to 1, because it must not insert random tokens. Default:
             `electra_noise(length)`.
     """
@@ -26,7 +26,7 @@ class ReplacedTokenBatches(MaskedLMBatches):
         super().__init__(*args, **kwargs)
         if self.sentence_pairs:
             raise ValueError(
-                "Replaced token detection has no sentence-pair label. Received: a layout of labelled pairs. Use "
+                "Replaced token detection has no sentence-pair label. Received: a layout of labeled pairs. Use "
                 "another `rows`."
             )
         if sum(self.noise.shares) < 1 - 1e-9:

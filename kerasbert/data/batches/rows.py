@@ -40,7 +40,7 @@ class ChunkRows:
     """Base class of row layouts that put text into the tokenizer's template for single texts or pairs.
 
     Attributes:
-        labelled: whether rows have a sentence-pair label, which `labels(lines)` then returns.
+        labeled: whether rows have a sentence-pair label, which `labels(lines)` then returns.
         template: the layout of a row as a list of (item, segment id), where an item is the id of a special token, or
             "A" or "B" for a text. () for rows without special tokens.
         max_tokens: maximum number of tokens of text per row.
@@ -48,7 +48,7 @@ class ChunkRows:
         bounds: index in the plan at which each pass with different rows begins, followed by the length of the plan.
     """
 
-    labelled = False
+    labeled = False
     texts = ("single", 1)
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):

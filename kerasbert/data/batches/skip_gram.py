@@ -110,9 +110,9 @@ class SkipGramBatches(Batches):
             here = there & (passes == number)
             tokens, left, before = self._pass(int(number))
             pairs = shuffled(places[here] - self._first_pair(number), int(before[-1]), self.seed, int(number))
-            centres = np.searchsorted(before, pairs, side="right") - 1
-            distances = pairs - before[centres] - left[centres]
-            words[here], near[here] = tokens[centres], tokens[centres + distances + (distances >= 0)]
+            centers = np.searchsorted(before, pairs, side="right") - 1
+            distances = pairs - before[centers] - left[centers]
+            words[here], near[here] = tokens[centers], tokens[centers + distances + (distances >= 0)]
         draws = row_draws(self.seed, update, DYNAMIC, first, len(places), self.negatives)[:, : self.negatives]
         drawn = np.searchsorted(self._noise, (draws + 0.5) / 2.0**32).astype(np.int32)
         weights = there[:, None] * (drawn != near[:, None])

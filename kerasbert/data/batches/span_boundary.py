@@ -19,7 +19,7 @@ class SpanMaskBatches(MaskedLMBatches):
 
     Args:
         corpus, batch_size, length, seed, steps: as in `MaskedLMBatches`.
-        rows: as in `MaskedLMBatches`, but layouts with labelled pairs are not supported. Default: "sentences", as in
+        rows: as in `MaskedLMBatches`, but layouts with labeled pairs are not supported. Default: "sentences", as in
             SpanBERT.
         noise: the masking rule. Default: `Spans()`.
         boundary: whether to add the keys of the span boundary objective. Without them, y and the weights are single
@@ -45,7 +45,7 @@ class SpanMaskBatches(MaskedLMBatches):
         super().__init__(corpus, batch_size, length, seed, steps, rows, noise)
         if self.sentence_pairs:
             raise ValueError(
-                "Batches of masked spans have no sentence-pair label. Received: a layout of labelled pairs. Use "
+                "Batches of masked spans have no sentence-pair label. Received: a layout of labeled pairs. Use "
                 "another `rows`."
             )
 

@@ -1,4 +1,4 @@
-"""Batches for translation language modelling, and documents from parallel text."""
+"""Batches for translation language modeling, and documents from parallel text."""
 
 from collections.abc import Iterable, Iterator
 
@@ -36,7 +36,7 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
 
 
 class TranslationLMBatches(PassBatches):
-    """Batches of sentence pairs, each a sentence and its translation in one row, for translation language modelling.
+    """Batches of sentence pairs, each a sentence and its translation in one row, for translation language modeling.
 
     Masked tokens can be predicted from both languages. A row is </s> x1 </s> </s> x2 </s>. Positions start at 0 in each
     half, and each half has the id of its language.

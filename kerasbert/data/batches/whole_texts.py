@@ -20,10 +20,8 @@ def check_embeddable_rows(name: str, layout: Any) -> None:
         name: the name of the batches.
         layout: the layout of their rows.
     """
-    if layout.labelled:
-        raise ValueError(
-            f"{name} has no sentence-pair label. Received: a layout of labelled pairs. Use another `rows`."
-        )
+    if layout.labeled:
+        raise ValueError(f"{name} has no sentence-pair label. Received: a layout of labeled pairs. Use another `rows`.")
     if not layout.template or layout.template[0][0] == "A":
         raise ValueError(
             f"{name} needs rows that begin with a special token, whose output becomes the embedding of the text. "

@@ -107,7 +107,7 @@ def segment_pairs(
     lone: Literal["random", "skip"] = "random",
     stream: int = 0,
 ) -> Iterator[np.ndarray]:
-    """Plans labelled pairs of segments A and B, ordered by pass and document.
+    """Plans labeled pairs of segments A and B, ordered by pass and document.
 
     The rules are those of Devlin et al. 2018, appendix A.2, and of the reference code. Many documents are split in
     parallel, one chunk of each at a time.

@@ -1,4 +1,4 @@
-"""Functions that select tokens and replace them, vectorised over the batch.
+"""Functions that select tokens and replace them, vectorized over the batch.
 
 `choose_tokens` and the functions of `word_selection.py` select the tokens to predict, and `replace_tokens` replaces
 them in the input. Random numbers are passed in as 32-bit integers, a fixed number per row, so that every row can be

@@ -1,6 +1,6 @@
 """The noise of BART (Lewis et al. 2019, arXiv 1910.13461, section 2.2): text infilling and sentence permutation.
 
-The functions are vectorised over the batch. All rows that they take and return are padded on the right.
+The functions are vectorized over the batch. All rows that they take and return are padded on the right.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Targets and factorisation orders for permutation language modelling (Yang et al. 2019, 1906.08237, and its code).
+"""Targets and factorization orders for permutation language modeling (Yang et al. 2019, 1906.08237, and its code).
 
 Random numbers are passed in as 32-bit integers, a fixed number per row, as in `corruption`.
 """
@@ -117,7 +117,7 @@ class SpanTargets:
 
 
 def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
-    """Draws a random factorisation order for each row: the rank of every token, int32 (b, length).
+    """Draws a random factorization order for each row: the rank of every token, int32 (b, length).
 
     Tokens are permuted within chunks. All chunks of a row have the same permutation, and the chunks stay in order.
 

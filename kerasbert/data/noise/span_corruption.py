@@ -1,6 +1,6 @@
 """Noise for encoder-decoders: which tokens are noise, and how the noise appears in inputs and targets.
 
-The functions are vectorised over the batch. All rows that they take and return are padded on the right.
+The functions are vectorized over the batch. All rows that they take and return are padded on the right.
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ SCHEMES = ("spans", "words", "pieces")
 
 
 def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ...]:
-    """Computes the probabilities of spans of 1, 2, ... `longest` words: a truncated, normalised geometric distribution.
+    """Computes the probabilities of spans of 1, 2, ... `longest` words: a truncated, normalized geometric distribution.
 
     chance 0.2, longest 3 -> 0.41, 0.328, 0.262
     """

@@ -1,4 +1,4 @@
-"""Selects whole words and n-grams of words, vectorised over the batch."""
+"""Selects whole words and n-grams of words, vectorized over the batch."""
 
 from typing import NamedTuple
 

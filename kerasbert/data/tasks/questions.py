@@ -158,7 +158,7 @@ class QuestionRows:
             max_answer_length: maximum number of tokens in an answer.
 
         Returns: for each question, the list of its answers, best first; and a score for "no answer", which is the sum
-            of the start and end logits at `null`, minimised over the windows, minus the logit of the best answer.
+            of the start and end logits at `null`, minimized over the windows, minus the logit of the best answer.
         """
         found: list[list] = [[] for _ in self.pairs]
         nulls = np.full(len(self.pairs), np.inf)

@@ -1,4 +1,4 @@
-"""The text-to-text formats of T5: converts labelled examples to texts, and generated texts to labels.
+"""The text-to-text formats of T5: converts labeled examples to texts, and generated texts to labels.
 
 Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; features are ordered as in the official code.
 """
@@ -31,7 +31,7 @@ _DETERMINERS = frozenset(
 
 
 def classification_text(task: str, example: Mapping, labels: Sequence[str] | None = None) -> tuple[str, str]:
-    """Converts a labelled example to an input text (the task and its named features) and a target text (the label).
+    """Converts a labeled example to an input text (the task and its named features) and a target text (the label).
 
     Features are in alphabetical order, except for multirc and wic.
 

@@ -248,7 +248,7 @@ def normalized_url(url: str) -> str:
 
 
 def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Keeps the last page of each URL, and sorts the pages by the MD5 hashes of their normalised URLs.
+    """Keeps the last page of each URL, and sorts the pages by the MD5 hashes of their normalized URLs.
 
     As a result, neither the order of the result nor a subsequent deduplication depends on the order of the input.
     """

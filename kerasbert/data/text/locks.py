@@ -27,7 +27,7 @@ def locked(folder: Path, name: str = LOCK, wait: bool = False) -> Iterator[bool]
     """Context manager that locks a folder for this process. A file in the folder names process and host.
 
     The operating system releases the lock whenever the process ends, so the lock file of a process that was killed is
-    recognised as stale and taken over. If the folder is new and still empty at the end, it is removed. The value is
+    recognized as stale and taken over. If the folder is new and still empty at the end, it is removed. The value is
     False if the file system has no locks.
 
     Args:

@@ -1,6 +1,6 @@
 """Finds word starts and row templates of a backend (a `tokenizers.Tokenizer`), and makes variants of it.
 
-The copy for plain text does not recognise special tokens in text.
+The copy for plain text does not recognize special tokens in text.
 """
 
 import json
@@ -76,7 +76,7 @@ def lower_casing_copy(backend: hf.Tokenizer) -> hf.Tokenizer:
 
 
 def plain_copy(backend: hf.Tokenizer, special_tokens: Sequence[str]) -> hf.Tokenizer:
-    """Copies the backend so that the copy does not recognise special tokens in text."""
+    """Copies the backend so that the copy does not recognize special tokens in text."""
     copy = hf.Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = True
     # The vocabulary of a unigram model contains the special tokens, with the highest scores. The first character of

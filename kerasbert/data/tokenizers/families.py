@@ -38,7 +38,7 @@ class Family:
         to_ids: function that puts the pieces of a SentencePiece model into the order of the ids, which may be
             different. For example, fairseq puts its special tokens first.
         to_model: the inverse of `to_ids`.
-        steps: function from the settings to normalisers that are applied before that of SentencePiece.
+        steps: function from the settings to normalizers that are applied before that of SentencePiece.
         split_whitespace: as in `sentencepiece.build_backend`.
         without_prefix: its `scheme` if the settings say that `add_prefix_space` is False.
         strips: as in `sentencepiece.build_backend`.
@@ -198,7 +198,7 @@ def _with_number_commas(pieces: Pieces, settings: dict) -> Pieces:
     return [(p[0], p[1] + 100.0, p[2]) if _ends_in_number_and_comma(p) and p[1] < -100.0 else p for p in pieces]
 
 
-# === How families normalise text ===
+# === How families normalize text ===
 
 
 def _quotes_accents_case(family: str, lowercase: bool) -> Callable:

@@ -155,7 +155,7 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     """Registers special tokens, adds tokens that are stored outside the vocabulary, and sets the template.
 
     If the settings do not say whether the mask token absorbs the space before it (`lstrip`), `swallow` decides. Callers
-    pass the behaviour of transformers 5 for the kind of vocabulary.
+    pass the behavior of transformers 5 for the kind of vocabulary.
     """
     stated = settings.get("mask_token")
     swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow

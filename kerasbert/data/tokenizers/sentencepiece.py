@@ -1,6 +1,6 @@
 """Reads and writes SentencePiece model files without the library (Kudo, Richardson 2018, arXiv 1808.06226).
 
-A model file is a protocol buffer with the pieces, their scores and the rules that normalise text. Its wire format can
+A model file is a protocol buffer with the pieces, their scores and the rules that normalize text. Its wire format can
 be read without a compiler: each field consists of a key (number and type) and a value.
 """
 
@@ -27,7 +27,7 @@ class SentencePieceModel:
     Args:
         pieces: (text, score, type) of every piece, in the order of their ids.
         kind: `UNIGRAM` or `BPE`.
-        charsmap: the compiled rules of the normaliser, or b"" if there is none.
+        charsmap: the compiled rules of the normalizer, or b"" if there is none.
         byte_fallback: whether unknown characters are encoded as bytes.
         add_dummy_prefix: whether a space is put before the text.
         remove_extra_whitespaces: whether to remove spaces at the ends of the text, and to replace consecutive spaces by
@@ -151,7 +151,7 @@ def _varint(value: int) -> bytes:
 
 
 def model_bytes(model: SentencePieceModel) -> bytes:
-    """Serialises a model to the content of a `.model` file."""
+    """Serializes a model to the content of a `.model` file."""
     parts = []
     for text, score, kind in model.pieces:
         piece = _field(1, text.encode()) + _field(2, float(score)) + (_field(3, kind) if kind != NORMAL else b"")
@@ -184,9 +184,9 @@ def build_backend(
 
     Args:
         model: the model, with its pieces in the order of their final ids.
-        steps: normalisers of the family, which are applied before that of the model.
+        steps: normalizers of the family, which are applied before that of the model.
         unk_token: the unknown token. Default: the piece of type `UNKNOWN`.
-        split_whitespace: whether words also end at Unicode white space that the normaliser keeps, such as U+0085.
+        split_whitespace: whether words also end at Unicode white space that the normalizer keeps, such as U+0085.
             transformers does this for published families, but SentencePiece treats such white space as ordinary
             characters.
         scheme: where to put a space before text: "always", "first" or "never". Default: as the model says.

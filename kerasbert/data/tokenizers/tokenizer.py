@@ -121,7 +121,7 @@ class Tokenizer:
         """Trains a tokenizer. The same documents always give the same vocabulary.
 
         Args:
-            kind: "wordpiece" (BERT's normaliser, `##`), "byte_bpe" (RoBERTa's form), "unigram" (SentencePiece's form,
+            kind: "wordpiece" (BERT's normalizer, `##`), "byte_bpe" (RoBERTa's form), "unigram" (SentencePiece's form,
                 `▁`) or "bpe" (XLM's form: Moses, `</w>`).
             documents: iterable of str, which is iterated once.
             vocabulary_size: number of tokens, including special tokens.
@@ -219,7 +219,7 @@ class Tokenizer:
         return cls(backend, **content)
 
     def to_json(self) -> str:
-        """Serialises the whole tokenizer to a str, for files that contain a tokenizer as an asset."""
+        """Serializes the whole tokenizer to a str, for files that contain a tokenizer as an asset."""
         names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
@@ -405,12 +405,12 @@ class Tokenizer:
 
     @functools.cached_property
     def _plain_backend(self) -> hf.Tokenizer:
-        """A copy of the backend that does not recognise special tokens in text."""
+        """A copy of the backend that does not recognize special tokens in text."""
         return plain_copy(self.backend, [self.token(i) for i in self.special_ids])
 
     @functools.cached_property
     def lower_casing(self) -> "Tokenizer":
-        """A copy of the tokenizer that converts texts to lower case, but still recognises special tokens in them."""
+        """A copy of the tokenizer that converts texts to lower case, but still recognizes special tokens in them."""
         further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
         return Tokenizer(lower_casing_copy(self.backend), self.roles, *further)
 

@@ -15,7 +15,7 @@ from .families import FAMILIES, mark_special
 from .reading import bert_template, bpe_of_words, roberta_template
 from .sentencepiece import names_apart
 
-# Special tokens in the order of their ids. The mask token of byte_bpe comes after the learnt tokens, as in RoBERTa.
+# Special tokens in the order of their ids. The mask token of byte_bpe comes after the learned tokens, as in RoBERTa.
 SPECIAL_TOKENS = {
     "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
     "byte_bpe": {
@@ -47,7 +47,7 @@ class Case(NamedTuple):
         return cls(lowercase, always or accents == "strip")
 
     def steps(self) -> list[normalizers.Normalizer]:
-        """The normalisers, for vocabularies other than WordPiece."""
+        """The normalizers, for vocabularies other than WordPiece."""
         steps = [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()] if self.strip_accents else []
         return [*steps, *([normalizers.Lowercase()] if self.lowercase else [])]
 
@@ -214,7 +214,7 @@ def train_backend(
         kind, documents, vocabulary_size: as in `Tokenizer.train`.
         case: the `Case` of the letters.
         roles: the special tokens that are part of the training, by role.
-        behind: special tokens that the caller adds after the learnt tokens. `vocabulary_size` includes them.
+        behind: special tokens that the caller adds after the learned tokens. `vocabulary_size` includes them.
 
     Raises:
         ValueError: there is no text, or the vocabulary size is too large for the text or too small for its alphabet.

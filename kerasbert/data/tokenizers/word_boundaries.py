@@ -127,7 +127,7 @@ class WordBoundaries:
 
 
 def _splits_ideographs(content: dict) -> bool:
-    """Whether the normaliser makes a word of every ideograph, so that "##" marks what is inside a word of Kana."""
+    """Whether the normalizer makes a word of every ideograph, so that "##" marks what is inside a word of Kana."""
     return '"handle_chinese_chars": true' in json.dumps(content["normalizer"])
 
 

@@ -139,7 +139,7 @@ def word_rules(tokenizer: Tokenizer) -> tuple[bool, bool]:
 
 
 def _flat(step: dict | None, name: str) -> Iterator[dict]:
-    """Yields the steps of nested sequences of normalisers or pre-tokenizers."""
+    """Yields the steps of nested sequences of normalizers or pre-tokenizers."""
     if step is not None:
         if step["type"] == "Sequence":
             for inner in step[name]:

@@ -21,7 +21,7 @@ def write_files(
 ) -> None:
     """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
-    XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class reads the vocabulary
+    XLM gets no `tokenizer.json`, because no normalizer can express Moses. Its tokenizer class reads the vocabulary
     instead. With `segment_ids`, transformers' tokenizer returns the segments of the template. It truncates texts to
     `max_length` tokens, if asked to. `truncation` is the limit in `tokenizer.json`.
     """
@@ -110,12 +110,12 @@ def _family(tokenizer) -> Family:
     return FAMILIES.get(tokenizer.family) or Family({})
 
 
-# Normalisers that a SentencePiece model stores, that the reader of a family adds, or that SentencePiece always applies.
+# Normalizers that a SentencePiece model stores, that the reader of a family adds, or that SentencePiece always applies.
 _EXPRESSIBLE = {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}
 
 
 def as_sentencepiece(tokenizer) -> SentencePieceModel | None:
-    """Converts the tokenizer to a SentencePiece model, or returns None if the model cannot express its normaliser."""
+    """Converts the tokenizer to a SentencePiece model, or returns None if the model cannot express its normalizer."""
     content, family = tokenizer.content, _family(tokenizer)
     steps = _steps(content["normalizer"])
     of_family = {json.loads(step.__getstate__())["type"] for step in family.steps({})}

@@ -10,10 +10,10 @@ from ...layers.dropout import Dropout
 from ...layers.feed_forward import activation_function
 
 
-class NeighbourConvolution(Layer):
-    """Adds a convolution of a block's input to the output of the block, and normalises the sum.
+class NeighborConvolution(Layer):
+    """Adds a convolution of a block's input to the output of the block, and normalizes the sum.
 
-    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). Neighbours of a token that are padding, or belong to
+    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). Neighbors of a token that are padding, or belong to
     another sequence of a packed row, count as zeros.
 
     Args:
@@ -58,19 +58,19 @@ class NeighbourConvolution(Layer):
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
 
     def call(self, x, block_input, sequence_ids=None):
-        # One matrix product per neighbour, because a convolution would mix the sequences of a packed row.
+        # One matrix product per neighbor, because a convolution would mix the sequences of a packed row.
         reach, length, per_group = self.width // 2, ops.shape(x)[1], x.shape[-1] // self.groups
         kernel = ops.reshape(self.kernel, (self.width, per_group, self.groups, per_group))
         around = ops.pad(block_input, ((0, 0), (reach, reach), (0, 0)))
         y = 0.0
         for i in range(self.width):
-            neighbour = around[:, i : i + length]
+            neighbor = around[:, i : i + length]
             if sequence_ids is not None:
                 ids_around = ops.pad(sequence_ids, ((0, 0), (reach, reach)))
                 together = ids_around[:, i : i + length] == sequence_ids
-                neighbour = ops.where(together[..., None], neighbour, 0)
-            neighbour = ops.reshape(neighbour, (-1, length, self.groups, per_group))
-            y = y + ops.einsum("bsgi,igo->bsgo", neighbour, kernel[i])
+                neighbor = ops.where(together[..., None], neighbor, 0)
+            neighbor = ops.reshape(neighbor, (-1, length, self.groups, per_group))
+            y = y + ops.einsum("bsgi,igo->bsgo", neighbor, kernel[i])
         y = ops.reshape(y, (-1, length, x.shape[-1])) + self.bias
         if sequence_ids is None:
             return self.norm(x + self.activation(self.dropout(y)))

@@ -163,7 +163,7 @@ class DisentangledAttention(Layer):
 
 
 class DebertaBlock(Composite):
-    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalised (post-norm).
+    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalized (post-norm).
 
     Args:
         config: a config with DeBERTa's fields.

@@ -28,7 +28,7 @@ from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
 from ..backbone import Backbone
 from . import versions
-from .convolution import NeighbourConvolution
+from .convolution import NeighborConvolution
 from .deberta import DebertaBlock
 
 # === Config ===
@@ -217,7 +217,7 @@ class DebertaV2(Backbone):
             for i in range(config.num_layers)
         ]
         if config.convolution_width:
-            self.convolution = NeighbourConvolution(
+            self.convolution = NeighborConvolution(
                 config.convolution_width,
                 config.convolution_groups,
                 config.convolution_activation,

@@ -72,7 +72,7 @@ def sequences_of(inputs):
 class DebertaEmbeddings(Composite):
     """The sum of token embeddings and, depending on the config, position and segment embeddings.
 
-    The sum is projected if `embedding_dim` differs from `hidden_dim`, and then normalised.
+    The sum is projected if `embedding_dim` differs from `hidden_dim`, and then normalized.
 
     Args:
         config: a config with DeBERTa's fields.

@@ -92,7 +92,7 @@ class ModernBertDecoder(Backbone):
     Call:
         inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
             `sequence_ids`, `first_positions`, `prefix_mask`.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
         cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. It must not be used
             again.

@@ -121,11 +121,11 @@ SIZES = {
 
 
 class ModernBertBlock(Composite):
-    """Attention and gated feed-forward; each normalises its input and is added to the residual stream (pre-norm).
+    """Attention and gated feed-forward; each normalizes its input and is added to the residual stream (pre-norm).
 
     Args:
         config: a `ModernBertConfig`.
-        first: whether this is the first block, whose input is already normalised.
+        first: whether this is the first block, whose input is already normalized.
 
     Call:
         x: float (b, s, m).
@@ -191,7 +191,7 @@ class ModernBert(Backbone):
     Call:
         inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
             `sequence_ids`, `first_positions`.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` and `choice_output`, both (b, m), and if requested

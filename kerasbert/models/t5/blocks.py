@@ -44,7 +44,7 @@ class T5Attention(ProjectedAttention):
 
 
 class T5Block(Composite):
-    """Self-attention, optional cross-attention and feed-forward, each with a normalised input (pre-norm).
+    """Self-attention, optional cross-attention and feed-forward, each with a normalized input (pre-norm).
 
     The residual stream is float32 with every dtype policy. With float16, the feed-forward layer is float32, too,
     because both exceed the range of float16 with trained weights.
@@ -135,7 +135,7 @@ class T5Stack(Composite):
         return_weights: whether to return the attention probabilities.
         caches: list of the cache of each block, for self-attention.
 
-    Returns: `BlockOutputs`, whose last hidden states are normalised.
+    Returns: `BlockOutputs`, whose last hidden states are normalized.
     """
 
     def __init__(self, config, num_layers, cross_attention=False, **kwargs):

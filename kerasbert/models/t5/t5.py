@@ -167,7 +167,7 @@ class T5(EncoderDecoderBackbone):
         inputs: a batch with `token_ids` (b, s). Encoder-decoders also read `decoder_token_ids` (b, t), by default the
             `token_ids`, shifted right. Optional keys are `padding_mask` or `lengths`, `sequence_ids`, the same with the
             prefix `decoder_`, `first_positions`, and for prefix language models `prefix_mask`.
-        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalized.
         attention_weights: whether to return the attention probabilities of each block.
         cache: the cache of the preceding tokens, from `start_cache`, from `empty_cache` if there is no encoder, or from
             the previous call. It must not be used again. With a cache, `inputs` holds only decoder inputs.

@@ -172,7 +172,7 @@ class TransformerXLBlock(Composite):
 
 
 class PreNormTransformerXLBlock(TransformerXLBlock):
-    """The pre-norm variant of the block: each sublayer normalises its input. The stored memory is not normalised."""
+    """The pre-norm variant of the block: each sublayer normalizes its input. The stored memory is not normalized."""
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options: dict[str, Any] = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)

@@ -268,7 +268,7 @@ class LastTokenClassifier(FirstTokenClassifier):
 
 def _causal_head(config, **common):
     if not config.causal:
-        raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
+        raise ValueError("Causal language modeling needs causal=True. Received: a config with causal=False.")
     return TiedLMHead(**common)
 
 

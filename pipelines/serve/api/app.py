@@ -73,7 +73,7 @@ def answering(endpoint: Endpoint, service: Service) -> Any:
 
 
 async def unless_left(request: Request, work: Awaitable) -> Any:
-    """Waits for work, which is cancelled if the client leaves meanwhile."""
+    """Waits for work, which is canceled if the client leaves meanwhile."""
     answer, message = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait({answer, message}, return_when=asyncio.FIRST_COMPLETED)

@@ -77,7 +77,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, model: ExportedModel, job: Job) -> Future:
-        """Queues the rows of a job. Returns a future of the list of their outputs, which may be cancelled.
+        """Queues the rows of a job. Returns a future of the list of their outputs, which may be canceled.
 
         Raises: Overloaded if the queue is full.
         """
@@ -116,7 +116,7 @@ class Batcher:
         self._thread.join()
 
     def _forget(self, request):
-        """Removes a cancelled request from those that wait; its rows are dropped when they are due."""
+        """Removes a canceled request from those that wait; its rows are dropped when they are due."""
         with self._changed:
             self._requests.discard(request)
 
@@ -133,7 +133,7 @@ class Batcher:
 
     def _next_batch(self):
         """Takes a batch from the queue: a list of (request, index of the row), or an empty list."""
-        due = {model: queue[0][:2] for model, queue in self._queues.items() if self._drop_cancelled(queue)}
+        due = {model: queue[0][:2] for model, queue in self._queues.items() if self._drop_canceled(queue)}
         if not due:
             return []
         queue = self._queues[min(due, key=lambda model: due[model])]
@@ -142,7 +142,7 @@ class Batcher:
             most = min(most, max(LEAST_TOKENS, int(self._rate * BATCH_SECONDS)))
         window, tokens = [heapq.heappop(queue)], 0
         first = window[0]
-        while tokens < WINDOW * most and self._drop_cancelled(queue):
+        while tokens < WINDOW * most and self._drop_canceled(queue):
             window.append(heapq.heappop(queue))
             tokens += _length(window[-1])
         window.sort(key=_length)
@@ -157,8 +157,8 @@ class Batcher:
         return batch
 
     @staticmethod
-    def _drop_cancelled(queue):
-        """Removes cancelled rows from the top of a queue. Returns whether there are others."""
+    def _drop_canceled(queue):
+        """Removes canceled rows from the top of a queue. Returns whether there are others."""
         while queue and queue[0][2].future.cancelled():
             heapq.heappop(queue)
         return bool(queue)

@@ -267,7 +267,7 @@ def for_long_texts():
     return v.bert(settings=v.bert_settings(model_max_length=8192))
 
 
-_DEBERTA_NOTE = "transformers 5 leaves out the normaliser of the SentencePiece model: tokens as in tokenizer.json"
+_DEBERTA_NOTE = "transformers 5 leaves out the normalizer of the SentencePiece model: tokens as in tokenizer.json"
 
 CHECKPOINTS = [
     # === Embedders of the first rows, and their encoders ===

@@ -1,4 +1,4 @@
-"""Texts that tokenizers treat differently, and what tiny vocabularies are learnt from."""
+"""Texts that tokenizers treat differently, and what tiny vocabularies are learned from."""
 
 from tests.data.mixed_text import MARKS, SCRIPTS
 

@@ -163,8 +163,8 @@ def learnt_bytes(front=("<s>", "<pad>", "</s>", "<unk>", "<mask>"), size=500):
 
 def roberta(whole_file=True, settings=None):
     """Ids as in fairseq: the mask is the last token."""
-    learnt, merges = learnt_bytes()
-    tokens = sorted((t for t in learnt if t != "<mask>"), key=learnt.__getitem__)
+    learned, merges = learnt_bytes()
+    tokens = sorted((t for t in learned if t != "<mask>"), key=learned.__getitem__)
     vocabulary = {token: index for index, token in enumerate([*tokens, "<mask>"])}
     text = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges)
     files = {"vocab.json": json.dumps(vocabulary, ensure_ascii=False), "merges.txt": text}
@@ -273,13 +273,13 @@ def gemma():
 
 @functools.cache
 def learnt_pieces():
-    """([(piece, score)] without special tokens, the rules of normalisation), learnt by SentencePiece."""
+    """([(piece, score)] without special tokens, the rules of normalization), learned by SentencePiece."""
     options = dict(vocab_size=480, hard_vocab_limit=False, minloglevel=2)
     with tempfile.TemporaryDirectory() as folder:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(LEARNT_FROM), model_prefix=f"{folder}/learnt", **options
+            sentence_iterator=iter(LEARNT_FROM), model_prefix=f"{folder}/learned", **options
         )
-        model = read_model(f"{folder}/learnt.model")
+        model = read_model(f"{folder}/learned.model")
     return [(text, score) for text, score, kind in model.pieces if kind == NORMAL], model.charsmap
 
 
@@ -324,8 +324,8 @@ def deberta(whole_file=False, settings=None, added=True):
     """DeBERTa-v3's files: at first, `spm.model` and a mask that is known from the class alone."""
     front = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
     pieces = [(token, 0.0, UNKNOWN if token == "[UNK]" else CONTROL) for token in front]
-    learnt, charsmap = learnt_pieces()
-    pieces += [(text, score, NORMAL) for text, score in learnt]
+    learned, charsmap = learnt_pieces()
+    pieces += [(text, score, NORMAL) for text, score in learned]
     files = {"spm.model": model_bytes(SentencePieceModel(pieces, charsmap=charsmap))}
     if settings is not None:
         files["tokenizer_config.json"] = json.dumps(settings)

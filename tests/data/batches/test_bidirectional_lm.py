@@ -24,7 +24,7 @@ def stream_of(corpus):
 
 
 @pytest.mark.parametrize("length", [4, 5, 7])
-def test_both_neighbours_are_targets(corpus, length):
+def test_both_neighbors_are_targets(corpus, length):
     stream = stream_of(corpus)
     batches = BidirectionalLMBatches(corpus, 2, length, seed=3)
     seen = {"forward": [], "backward": []}

@@ -1,4 +1,4 @@
-"""Batches of GPT-BERT: masked rows as in masked language modelling, and causal rows in a fixed ratio."""
+"""Batches of GPT-BERT: masked rows as in masked language modeling, and causal rows in a fixed ratio."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.one_backend
 
 
 @pytest.mark.parametrize("rows", ["packed", "chunks"])
-def test_masked_rows_are_those_of_masked_language_modelling(rows, corpus):
+def test_masked_rows_are_those_of_masked_language_modeling(rows, corpus):
     plain = MaskedLMBatches(corpus, 8, 32, seed=3, steps=5, rows=rows, noise=TokenSpans(0.3))
     batches = HybridLMBatches(corpus, 8, 32, 3, 5, rows, TokenSpans(0.3), causal_share=1 / 4)
     for (x, y, weights), (expected, targets, used) in zip(batches, plain, strict=True):

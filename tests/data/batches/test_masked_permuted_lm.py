@@ -1,4 +1,4 @@
-"""Batches of MPNet: those of masked language modelling, in a random order of prediction."""
+"""Batches of MPNet: those of masked language modeling, in a random order of prediction."""
 
 import itertools
 

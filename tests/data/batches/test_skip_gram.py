@@ -46,7 +46,7 @@ def pairs_of(batches):
     return +found
 
 
-def test_every_pair_of_neighbours_once_a_pass(corpus):
+def test_every_pair_of_neighbors_once_a_pass(corpus):
     expected = Counter()
     for start, length in zip(corpus.sequence_starts, corpus.lengths, strict=True):
         line = [int(token) for token in corpus.tokens[start : start + length]]

@@ -82,7 +82,7 @@ def test_every_subset_is_equally_likely():
     assert abs(counts - rows / 6).max() < 5 * np.sqrt(rows / 6)
 
 
-def test_equal_random_bits_favour_no_place():
+def test_equal_random_bits_favor_no_place():
     rows, length = 40_000, 4
     draws = draws_for(rows, length).copy()
     draws[:, :2] = 0x00070007

@@ -45,10 +45,10 @@ class Vocabularies:
         self.byte_bpe = Tokenizer.train("byte_bpe", documents, 420)
         self.bpe = Tokenizer.train("bpe", documents, 300)
         unigram = Tokenizer.train("unigram", documents, 170)
-        learnt = [(text, score, NORMAL) for text, score in unigram.content["model"]["vocab"] if score < 0]
-        there = {text for text, _, _ in learnt}
-        learnt += [(chr(code), -12.0 - code / 1000, NORMAL) for code in range(33, 127) if chr(code) not in there]
-        self.pieces = [*learnt, ("é", -14.0, NORMAL), ("人", -14.5, NORMAL)]
+        learned = [(text, score, NORMAL) for text, score in unigram.content["model"]["vocab"] if score < 0]
+        there = {text for text, _, _ in learned}
+        learned += [(chr(code), -12.0 - code / 1000, NORMAL) for code in range(33, 127) if chr(code) not in there]
+        self.pieces = [*learned, ("é", -14.0, NORMAL), ("人", -14.5, NORMAL)]
 
     def write(self, folder, family, settings=None, symbols=(), kind=UNIGRAM, **files):
         """A folder with the vocabulary of a family.
@@ -101,7 +101,7 @@ def assert_equal(folder, family, leave_out=()):
 
     transformers.utils.logging.set_verbosity_error()
     theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), Tokenizer.load(folder)
-    # transformers leaves out the normaliser of DeBERTa's models, which matters for white space and control characters.
+    # transformers leaves out the normalizer of DeBERTa's models, which matters for white space and control characters.
     # It does not find sentinels and unused roles in text where further special tokens are stated.
     texts = [text for text in TEXTS if not any(name in text for name in leave_out)]
     texts = [text for text in texts if family != "deberta-v2" or (text.isprintable() and text == text.strip())]

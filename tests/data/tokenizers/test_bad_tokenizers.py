@@ -128,7 +128,7 @@ def test_pieces_of_a_sentencepiece_model(piece, message, tmp_path):
         read_model(path)
 
 
-def test_normalisers_that_the_library_cannot_read(tmp_path):
+def test_normalizers_that_the_library_cannot_read(tmp_path):
     (tmp_path / "spiece.model").write_bytes(model_bytes(SentencePieceModel(PIECES, charsmap=b"\x05\0\0\0abc")))
     with pytest.raises(ValueError, match="spiece.model is not a tokenizer file: .*precompiled_charsmap"):
         Tokenizer.load(tmp_path)

@@ -174,7 +174,7 @@ def test_the_factors_are_bounds():
 
 
 def test_chains_of_published_tokenizers_are_accepted():
-    """ALBERT's normaliser with the longest text of SentencePiece's rules, and Llama's decoder."""
+    """ALBERT's normalizer with the longest text of SentencePiece's rules, and Llama's decoder."""
     steps = [
         replaced("``", '"'),
         replaced("''", '"'),

@@ -34,11 +34,11 @@ pytestmark = pytest.mark.one_backend
 
 @pytest.fixture(scope="module")
 def pieces(unigram):
-    """Pieces without special ones, learnt from made-up text, and all of ASCII."""
-    learnt = [(text, score, NORMAL) for text, score in unigram.content["model"]["vocab"] if score < 0]
-    there = {text for text, _, _ in learnt}
+    """Pieces without special ones, learned from made-up text, and all of ASCII."""
+    learned = [(text, score, NORMAL) for text, score in unigram.content["model"]["vocab"] if score < 0]
+    there = {text for text, _, _ in learned}
     letters = [(chr(code), -12.0 - code / 1000, NORMAL) for code in range(33, 127) if chr(code) not in there]
-    return learnt + letters + [("é", -14.0, NORMAL), ("人", -14.5, NORMAL), ("...", -9.0, NORMAL)]
+    return learned + letters + [("é", -14.0, NORMAL), ("人", -14.5, NORMAL), ("...", -9.0, NORMAL)]
 
 
 # === SentencePiece ===
@@ -75,7 +75,7 @@ def test_unigram_takes_the_best_path():
 
 
 def test_bpe_joins_what_makes_the_best_piece():
-    """The pair that makes the best-scored piece, however that piece was learnt, the leftmost first."""
+    """The pair that makes the best-scored piece, however that piece was learned, the leftmost first."""
     texts = ["▁", "a", "b", "c", "bc", "abc", "ab", "▁abc"]
     model = SentencePieceModel(UNK + [(text, -float(i), NORMAL) for i, text in enumerate(texts)], BPE)
     assert build_backend(model).encode("abc").tokens == ["▁abc"]
@@ -84,8 +84,8 @@ def test_bpe_joins_what_makes_the_best_piece():
 
 @pytest.mark.parametrize("kind", [UNIGRAM, BPE])
 def test_byte_fallback_spells_unknown_characters_and_decodes(kind):
-    spelt = [(f"<0x{byte:02X}>", -20.0, BYTE) for byte in range(256)]
-    model = SentencePieceModel(UNK + [("▁", -1.0, NORMAL), ("a", -2.0, NORMAL)] + spelt, kind, byte_fallback=True)
+    spelled = [(f"<0x{byte:02X}>", -20.0, BYTE) for byte in range(256)]
+    model = SentencePieceModel(UNK + [("▁", -1.0, NORMAL), ("a", -2.0, NORMAL)] + spelled, kind, byte_fallback=True)
     tokenizer = Tokenizer(build_backend(model), {"unk": "<unk>"})
     ids = tokenizer.encode(["a é"])[0]
     assert [tokenizer.token(i) for i in ids] == ["▁", "a", "▁", "<0xC3>", "<0xA9>"]
@@ -117,7 +117,7 @@ def test_families_on_sentencepiece(family, pieces, tmp_path):
     ours = Tokenizer.load(write_family(tmp_path / "published", family, pieces))
     assert ours.padding_side == ("left" if family == "xlnet" else "right")
     lines = own_lines()
-    if family != "deberta-v2":  # transformers 5.24 leaves out the normaliser of its models
+    if family != "deberta-v2":  # transformers 5.24 leaves out the normalizer of its models
         theirs = their_class(PUBLISHED[family][1]).from_pretrained(tmp_path / "published")
         assert_same_ids(ours, theirs, lines)
         assert ours.vocabulary_size == len(theirs)

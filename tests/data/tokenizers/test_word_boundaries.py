@@ -57,7 +57,7 @@ def test_pieces_are_words():
 @pytest.mark.parametrize(
     ("chinese", "words"), [(True, ["東", "京", "にいます"]), (False, ["東", "京", "に", "い", "ま", "す"])]
 )
-def test_marks_of_wordpiece_are_kept_where_its_normaliser_finds_words(chinese, words):
+def test_marks_of_wordpiece_are_kept_where_its_normalizer_finds_words(chinese, words):
     letters = [*"東京にいますกข"]
     tokens = ["[UNK]", *letters, *(f"##{letter}" for letter in letters)]
     backend = hf.Tokenizer(models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))

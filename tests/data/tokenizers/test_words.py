@@ -15,7 +15,7 @@ from tests.data.tokenizers.tokenizer_references import PUBLISHED, write_family
 
 pytestmark = pytest.mark.one_backend
 
-# Characters that normalisers remove, change to spaces, or combine with those beside them, and marks for spaces.
+# Characters that normalizers remove, change to spaces, or combine with those beside them, and marks for spaces.
 DIFFICULT = [
     *"  ab'.,▁Σ", *"\t\r\x00\x1f\x85\xa0\xad\u200b\u200d\u2028\u3000\ufe0f", *"\u0600\u06dd\u0d4e\u0308\u0345",
     *"\u1100\u1161\u11a8", *"İ½ﬁﷺᾳ´¨ͺ中", "😀", "🏽", "[MASK]", "<s>", "<mask>",
@@ -35,7 +35,7 @@ def lines(documents):
 
 @pytest.fixture(scope="module")
 def published(documents, tmp_path_factory):
-    """Pieces and rules for normalisation from the library SentencePiece."""
+    """Pieces and rules for normalization from the library SentencePiece."""
     import sentencepiece
 
     prefix = tmp_path_factory.mktemp("library") / "x"

@@ -21,7 +21,7 @@ from kerasbert.tasks import TextClassifier
 from pipelines.command_line.command import EXTRAS, Command, command, one_line_errors
 from pipelines.info import main as info
 from pipelines.predict import main as predict
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.show import main as show
 from tests.conftest import REPOSITORY
 
@@ -206,7 +206,7 @@ def test_output_of_commands_has_no_control_characters(capsys):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_labels_and_tokens_in_a_terminal(terminal, monkeypatch, capsys, tmp_path, tokenizer_folder):
-    """Labels of a model and words of a text in predict, info and show, whose own colours stay."""
+    """Labels of a model and words of a text in predict, info and show, whose own colors stay."""
     tokenizer = Tokenizer.load(tokenizer_folder)
     backbone = Bert(
         BertConfig(

@@ -10,7 +10,7 @@ import pytest
 from pipelines.finetune import main as finetune
 from pipelines.pretrain import main as main_of_pretrain
 from pipelines.pretrain import pretrain
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.recipes import tree
 from pipelines.recipes.recipe import all_recipes, find_recipe, read_recipe
 from tests.pipelines.conftest import SETTINGS

@@ -30,7 +30,7 @@ def build(
         source: where the stones are.
         work: folder of the plans. Default: none.
         size: width in
-            metres.
+            meters.
         tidy: sweep the floor.
         kind: kind of the house.
     """
@@ -76,7 +76,7 @@ stones:
 
 plan:
   --work PATH           folder of the plans. Default: none (required)
-  --size INT            width in metres (default: 3)
+  --size INT            width in meters (default: 3)
 
 other:
   --tidy                sweep the floor

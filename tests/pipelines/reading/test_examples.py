@@ -12,7 +12,7 @@ from pipelines.finetune import finetune
 from pipelines.predict import predict
 from pipelines.reading.examples import read_examples
 from pipelines.reading.inputs import read_inputs, read_line
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.reading.tables import read_rows
 from pipelines.reading.task_examples import first_of
 from pipelines.runs.scores import question_scores

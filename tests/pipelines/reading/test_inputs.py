@@ -10,7 +10,7 @@ from kerasbert.objectives import CausalLM, Seq2SeqLM
 from pipelines.predict import answers_of
 from pipelines.reading.examples import read_examples
 from pipelines.reading.inputs import read_inputs, read_line
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.runs.model_answers import FORMS
 
 pytestmark = pytest.mark.one_backend

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 from pipelines.reading.minimal_pairs import MinimalPair, read_minimal_pairs
 from pipelines.reading.tables import Reading
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.reading.examples import read_examples
 from pipelines.reading.inputs import read_inputs
-from pipelines.reading.labelled import Columns
+from pipelines.reading.labeled import Columns
 
 pytestmark = pytest.mark.one_backend
 

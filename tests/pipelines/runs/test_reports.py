@@ -105,8 +105,8 @@ def test_reports_without_a_validation_do_not_stop_a_run():
     assert callback.model.stop_training and callback.best == 1.0
 
 
-def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run, labelled_file, tmp_path, capsys):
-    rows = [json.loads(line) for line in labelled_file.read_text().splitlines()]
+def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run, labeled_file, tmp_path, capsys):
+    rows = [json.loads(line) for line in labeled_file.read_text().splitlines()]
     data = tmp_path / "a.jsonl"
     data.write_text("\n".join(json.dumps(row) for row in rows * 4))
     options = dict(

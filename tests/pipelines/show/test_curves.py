@@ -99,5 +99,5 @@ def test_figure_of_several_runs(write_run):
 def test_errors(write_run, tmp_path):
     with pytest.raises(ValueError, match="a log of at least one report. Received: .*nowhere, without rows"):
         curves_of(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="1 to 7 runs, one for each colour. Received: 0"):
+    with pytest.raises(ValueError, match="1 to 7 runs, one for each color. Received: 0"):
         curves_figure([])

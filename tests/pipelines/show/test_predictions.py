@@ -1,4 +1,4 @@
-"""Pictures of predictions, and the bars that they and the neighbours of words are drawn with."""
+"""Pictures of predictions, and the bars that they and the neighbors of words are drawn with."""
 
 import io
 

@@ -46,11 +46,11 @@ def test_wide_characters_count_twice():
     assert first.index("x") + 2 == second.index("y")
 
 
-def test_a_terminal_gets_colours_and_a_file_does_not():
+def test_a_terminal_gets_colors_and_a_file_does_not():
     assert "\x1b[" not in printed([ROWS])
-    coloured = printed([ROWS], force_terminal=True, color_system="truecolor")
-    assert "48;2;0;96;160m[MASK]" in coloured
-    assert "masked, to be predicted" in coloured
+    colored = printed([ROWS], force_terminal=True, color_system="truecolor")
+    assert "48;2;0;96;160m[MASK]" in colored
+    assert "masked, to be predicted" in colored
 
 
 def test_the_legend_has_the_kinds_that_occur():
@@ -84,7 +84,7 @@ def contrast(first, second):
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (_, _, css) in KINDS.items() if "background" in css])
-def test_text_on_a_colour_can_be_read(kind):
+def test_text_on_a_color_can_be_read(kind):
     declarations = dict(part.split(": ") for part in KINDS[kind][2].split("; "))
     text = {"#fff": "#ffffff", "#000": "#000000"}[declarations["color"]]
     assert contrast(text, declarations["background"]) >= 4.5  # WCAG 2, level AA

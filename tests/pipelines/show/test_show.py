@@ -8,7 +8,7 @@ import pytest
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from pipelines.show import command as show
-from pipelines.show.neighbours import SENTENCES
+from pipelines.show.neighbors import SENTENCES
 from pipelines.show.words import word_tokenizer
 
 pytestmark = pytest.mark.one_backend
@@ -47,13 +47,13 @@ def test_first_arguments_need_no_names():
     given = parsed("corruption", "bert.base", "A text.", "--seed", "1")
     assert (given["recipe"], given["sentence"], given["seed"]) == ("bert.base", "A text.", 1)
     assert parsed("corruption", "--recipe", "t5.base")["recipe"] == "t5.base"
-    given = parsed("neighbours", "m", "bank", "A.", "B.")
+    given = parsed("neighbors", "m", "bank", "A.", "B.")
     assert (given["model"], given["word"], given["sentences"]) == ("m", "bank", ("A.", "B."))
 
 
 def test_help_lists_the_pictures(run):
     code, printed = run("--help")
-    names = ("corruption", "attention", "masks", "curves", "predictions", "neighbours")
+    names = ("corruption", "attention", "masks", "curves", "predictions", "neighbors")
     assert code is None and [line.split()[0] for line in printed.splitlines()[-6:]] == list(names)
     code, printed = run("corruption", "--help")
     assert code == 0 and 'kerasbert show corruption t5.base "Thank you' in printed
@@ -106,10 +106,10 @@ def test_curves(run, tmp_path):
     assert code == "ValueError: `--output` must end with .png or .svg or .pdf. Received: a.gif."
 
 
-def test_predictions_and_neighbours(run, model, tmp_path):
+def test_predictions_and_neighbors(run, model, tmp_path):
     code, printed = run("predictions", model, "They sat on the [MASK]", "--top", 3, "--output", "p.html", "p.png")
     assert code is None and sum("%" in line for line in printed.splitlines()) == 3
-    code, printed = run("neighbours", model, "bank", "--top", 2, "--output", "n.html", "n.svg")
+    code, printed = run("neighbors", model, "bank", "--top", 2, "--output", "n.html", "n.svg")
     assert code is None and "bank in sentence 5" in printed
     assert all((tmp_path / name).stat().st_size > 1_000 for name in ("p.html", "p.png", "n.html", "n.svg"))
 

@@ -1,4 +1,4 @@
-"""Reads labelled texts from tables and lines. Columns are guessed from their names where possible."""
+"""Reads labeled texts from tables and lines. Columns are guessed from their names where possible."""
 
 import warnings
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ class UsualColumns(Columns):
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Texts (or pairs of texts), each with a label name or a list of label names."""
 
     texts: list[str | tuple[str, str]]
@@ -56,17 +56,17 @@ class Labelled:
         return len(self.texts)
 
 
-def read_labelled(
+def read_labeled(
     path: str | Path, columns: Columns | None = None, reading: Reading | None = None, several: bool = False
-) -> Labelled:
-    """Reads labelled examples. Labels are stripped of white space, and whole numbers become integers: 1.0 -> "1".
+) -> Labeled:
+    """Reads labeled examples. Labels are stripped of white space, and whole numbers become integers: 1.0 -> "1".
 
     A data set on the hub is `hf://name` or `hf://name#split`; the default split is "train". A `.txt` file has a label,
     white space and the text in each line, or is a tab-separated table with a header. Tables (`.csv`, `.tsv`, `.json`,
     `.jsonl`, `.parquet`; `.gz` allowed) have named columns, or numbered ones if `columns` gives numbers.
 
     Some rows are skipped with a warning: rows whose annotators did not agree on a label ("-" in SNLI's `gold_label`),
-    unlabelled rows of a data set on the hub, and, with `UsualColumns`, rows with an empty cell.
+    unlabeled rows of a data set on the hub, and, with `UsualColumns`, rows with an empty cell.
 
     Args:
         path: the file, or a data set on the hub.
@@ -101,7 +101,7 @@ def read_labelled(
     if not number:
         raise ValueError(f"{path} has no rows.")
     if open_rows == number:
-        raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labelled split.")
+        raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labeled split.")
     if not texts:
         raise ValueError(f"Every row needs a text and a label. Received: {path}, where no row has both.")
     if open_rows:
@@ -112,7 +112,7 @@ def read_labelled(
             f"{broken[0].removeprefix(f'{path} ')}.",
             stacklevel=3,
         )
-    return Labelled(texts, _named_rows(labels) if lists else labels)
+    return Labeled(texts, _named_rows(labels) if lists else labels)
 
 
 def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, str]:
@@ -171,18 +171,18 @@ def _name(value) -> str | None:
     return None if is_missing(value) else name_of(value).strip()
 
 
-def find_columns(columns: Columns, names: list[str], path: str | Path, labelled: bool = True) -> Columns:
+def find_columns(columns: Columns, names: list[str], path: str | Path, labeled: bool = True) -> Columns:
     """Guesses the columns that are not given from their names. In a table of two columns, one known name is enough.
 
     Args:
         columns: the columns that are given.
         names: names of all columns of the table.
         path: the table, for error messages.
-        labelled: whether the label is required.
+        labeled: whether the label is required.
     """
     columns = columns.among(names)
     for part, name in vars(columns).items():
-        if name is not None and name not in names and (labelled or part != "label"):
+        if name is not None and name not in names and (labeled or part != "label"):
             raise ValueError(f"{path} has no column {name!r}. It has: {', '.join(map(str, names))}.")
     lower = {str(name).strip().lower(): name for name in names}
     taken = {name for name in vars(columns).values() if name is not None}
@@ -198,10 +198,10 @@ def find_columns(columns: Columns, names: list[str], path: str | Path, labelled:
     rest = [name for name in names if name not in taken]
     if len(names) == 2 and len(rest) == 1:
         label, text = label or rest[0], text or rest[0]
-    if not labelled and len(names) == 1:
+    if not labeled and len(names) == 1:
         text, label = names[0], None
-    if text is None or (label is None and labelled):
-        missing = "label" if label is None and labelled else "text"
+    if text is None or (label is None and labeled):
+        missing = "label" if label is None and labeled else "text"
         raise ValueError(
             f"The column of {path} that holds the {missing} cannot be guessed from the column names. Received: "
             f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (an index from 0 if there is no header), or "

@@ -1,4 +1,4 @@
-"""Neighbours of a word in a table, where it has one vector, and in a model, where its vector depends on context."""
+"""Neighbors of a word in a table, where it has one vector, and in a model, where its vector depends on context."""
 
 import dataclasses
 import html
@@ -46,8 +46,8 @@ class Occurrence:
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours:
-    """The neighbours of a word.
+class Neighbors:
+    """The neighbors of a word.
 
     Args:
         word: the word.
@@ -66,7 +66,7 @@ class Neighbours:
     mean: float
 
 
-def neighbours(
+def neighbors(
     backbone: Backbone,
     tokenizer: Tokenizer,
     word: str,
@@ -74,15 +74,15 @@ def neighbours(
     table: tuple[Backbone, Tokenizer] | None = None,
     top: int = 8,
     layer: int = -1,
-) -> Neighbours:
-    """Finds the neighbours of a word by cosine.
+) -> Neighbors:
+    """Finds the neighbors of a word by cosine.
 
     Args:
         backbone, tokenizer: the model with contextual vectors.
         word: the word. Its case is ignored.
         sentences: sentences, some of which contain the word. All words in them are candidates.
         table: the model whose token embeddings are the static vectors, such as `WordVectors`. Default: `backbone`.
-        top: number of neighbours.
+        top: number of neighbors.
         layer: index of the hidden states: 0 for the embeddings, n for the output of block n, and -1 for the last.
 
     Raises:
@@ -117,7 +117,7 @@ def neighbours(
     unknown = vocabulary.unk_id in vocabulary.encode([word], add_special_tokens=False)[0]
     static = nearest_in_table(vectors_of, vocabulary, chosen[0].word if unknown else word, top)
     said = [f"{one.sentence + 1}: {sentences[one.sentence]}" for one in chosen]
-    return Neighbours(word, static, contextual, vectors @ vectors.T, said, mean)
+    return Neighbors(word, static, contextual, vectors @ vectors.T, said, mean)
 
 
 def nearest_in_table(backbone: Backbone, tokenizer: Tokenizer, word: str, top: int) -> Bars:
@@ -185,18 +185,18 @@ STYLE = (
 )
 
 
-def print_neighbours(found: Neighbours, console: Console) -> None:
-    """Prints the neighbours as bars, and the cosines between the occurrences as a table."""
+def print_neighbors(found: Neighbors, console: Console) -> None:
+    """Prints the neighbors as bars, and the cosines between the occurrences as a table."""
     print_bars([found.static, *found.contextual], console)
     console.print(f"Cosines between the occurrences of {found.word} (mean of all pairs of words: {found.mean:.2f})")
     for row, sentence in zip(found.cosines, found.sentences, strict=True):
         console.print("  " + " ".join(f"{value:5.2f}" for value in row) + f"  {sentence}", markup=False, no_wrap=True)
 
 
-def neighbours_page(title: str, found: Neighbours) -> str:
-    """Creates a page with static neighbours, neighbours of each occurrence, and cosines between the occurrences."""
+def neighbors_page(title: str, found: Neighbors) -> str:
+    """Creates a page with static neighbors, neighbors of each occurrence, and cosines between the occurrences."""
     intro = (
-        f"<p>Bars are cosines. In a table of vectors, {html.escape(found.word)} has the same neighbours everywhere; in "
+        f"<p>Bars are cosines. In a table of vectors, {html.escape(found.word)} has the same neighbors everywhere; in "
         f"a model, they depend on its sentence. The mean cosine of all pairs of words is {found.mean:.2f}.</p>"
     )
     sections = "".join(map(bars_as_html, (found.static, *found.contextual)))

@@ -1,4 +1,4 @@
-"""Neighbours of words in a table and in a model."""
+"""Neighbors of words in a table and in a model."""
 
 import io
 
@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from kerasbert.models import T5, Bert, BertConfig, T5Config, WordVectors, WordVectorsConfig
-from pipelines.show.neighbours import SENTENCES, nearest_in_table, neighbours, neighbours_page, print_neighbours
+from pipelines.show.neighbors import SENTENCES, nearest_in_table, neighbors, neighbors_page, print_neighbors
 from pipelines.show.words import word_tokenizer
 
 SIZE = dict(num_layers=2, num_heads=2, hidden_dim=8, feed_forward_dim=12)
@@ -40,12 +40,12 @@ def test_nearest_in_the_table(vectors):
 
 
 def test_a_table_has_one_vector_for_all_contexts(vectors):
-    found = neighbours(*vectors, "cat", ("cat dog", "Car cat"), top=2)
+    found = neighbors(*vectors, "cat", ("cat dog", "Car cat"), top=2)
     np.testing.assert_allclose(found.cosines, np.ones((2, 2)), atol=1e-6)
 
 
-def test_contextual_neighbours_are_from_other_sentences(bert):
-    found = neighbours(*bert, "bank", top=4)
+def test_contextual_neighbors_are_from_other_sentences(bert):
+    found = neighbors(*bert, "bank", top=4)
     assert found.sentences == [f"{n}: {SENTENCES[n - 1]}" for n in (1, 2, 4, 5)]
     for bars, sentence in zip(found.contextual, found.sentences, strict=True):
         assert bars.text[slice(*bars.marked)] == "bank"
@@ -61,45 +61,45 @@ def test_without_context_all_occurrences_are_alike():
     same_place = ("a bank lent it", "the bank had it")
     tokenizer = word_tokenizer(same_place, "bert", further=())
     backbone = Bert(BertConfig(vocabulary_size=tokenizer.vocabulary_size, initializer_range=0.5, **SIZE))
-    static = neighbours(backbone, tokenizer, "bank", same_place, layer=0).cosines
+    static = neighbors(backbone, tokenizer, "bank", same_place, layer=0).cosines
     np.testing.assert_allclose(static, 1, atol=1e-5)
-    assert neighbours(backbone, tokenizer, "bank", same_place).cosines[0, 1] < 0.999
+    assert neighbors(backbone, tokenizer, "bank", same_place).cosines[0, 1] < 0.999
 
 
 def test_the_encoder_of_an_encoder_decoder():
     tokenizer = word_tokenizer(SENTENCES, "t5", further=())
     backbone = T5(T5Config(vocabulary_size=tokenizer.vocabulary_size, **SIZE))
-    assert neighbours(backbone, tokenizer, "bank").cosines.shape == (4, 4)
+    assert neighbors(backbone, tokenizer, "bank").cosines.shape == (4, 4)
 
 
 def test_a_word_in_pieces_has_their_mean():
     tokenizer = word_tokenizer(["the bankers sat"], "bert", pieces=4, further=())
     backbone = Bert(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **SIZE))
-    found = neighbours(backbone, tokenizer, "BANKERS", ("the bankers sat", "sat the bankers"), top=2)
+    found = neighbors(backbone, tokenizer, "BANKERS", ("the bankers sat", "sat the bankers"), top=2)
     assert found.static.title == "bankers in the table of Bert, mean of 2 pieces"
     assert [bars.text[slice(*bars.marked)] for bars in found.contextual] == ["bankers", "bankers"]
 
 
 def test_another_table(bert, vectors):
     with pytest.raises(ValueError, match="The word must be in the vocabulary of the table. Received: 'bank'"):
-        neighbours(*bert, "bank", table=vectors)
+        neighbors(*bert, "bank", table=vectors)
 
 
 def test_terminal_and_page(bert):
-    found = neighbours(*bert, "bank", top=3)
+    found = neighbors(*bert, "bank", top=3)
     console = Console(file=io.StringIO(), width=120)
-    print_neighbours(found, console)
+    print_neighbors(found, console)
     text = console.file.getvalue()
     assert "bank in the table of Bert" in text and f"(mean of all pairs of words: {found.mean:.2f})" in text
-    page = neighbours_page("Neighbours", found)
+    page = neighbors_page("Neighbors", found)
     assert page.count("<section>") == 6 and "http" not in page
     assert f"{found.cosines[0, 1]:.2f}</td>" in page
 
 
 def test_errors(bert):
     with pytest.raises(ValueError, match="A sentence must contain the word 'cat'. Received: 6 sentences without it"):
-        neighbours(*bert, "cat")
+        neighbors(*bert, "cat")
     with pytest.raises(ValueError, match="`layer` must be from 0 to 2, or -1 for the last. Received: 3"):
-        neighbours(*bert, "bank", layer=3)
+        neighbors(*bert, "bank", layer=3)
     with pytest.raises(ValueError, match="`top` must be at least 1"):
-        neighbours(*bert, "bank", top=0)
+        neighbors(*bert, "bank", top=0)
