@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import collections
 import json
+import os
 import re
 import signal
 import subprocess
@@ -86,6 +87,12 @@ def memory(pids: list[int]) -> float:
     return sum(int(re.search(r"VmRSS:\s+(\d+)", status)[1]) for status in statuses) / 1024
 
 
+def processor_time(pids: list[int]) -> float:
+    """Seconds of processor time that processes have taken."""
+    ticks = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids]
+    return sum(map(int, sum(ticks, []))) / os.sysconf("SC_CLK_TCK")
+
+
 def family(pid: int) -> list[int]:
     """A process and its children."""
     children = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
@@ -116,8 +123,13 @@ def main() -> None:
             rate = len(times) / seconds * options.times
             pids = family(process.pid)
             print(f"capacity {len(times) / seconds:.0f} texts a second, {len(failed)} failed, {memory(pids):.0f} MB")
+            start, before, own = time.monotonic(), processor_time(pids), time.process_time()
             found = asyncio.run(overload(port, rate, options.seconds, pids))
+            passed = time.monotonic() - start
+            used, own = (processor_time(pids) - before) / passed, (time.process_time() - own) / passed
+            answered = sum(status == 200 for _, status, _ in found) / passed
             print(f"{options.times} times as many: {summary(found)}, {memory(pids):.0f} MB")
+            print(f"answered {answered:.0f} a second; the server used {used:.2f} cores, and the clients {own:.2f}")
             ended = asyncio.run(terminated(process, port, rate))
             status = process.wait(90)
         finally:

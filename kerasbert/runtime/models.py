@@ -91,10 +91,11 @@ class ExportedModel:
         if self.max_length is None:
             return text
         if isinstance(text, str):
-            return cut_text(text, self.max_length, self._count)
-        return tuple(cut_text(part, self.max_length, self._count) for part in text)
+            return cut_text(text, self.max_length, self.count_tokens)
+        return tuple(cut_text(part, self.max_length, self.count_tokens) for part in text)
 
-    def _count(self, text):
+    def count_tokens(self, text: str) -> int:
+        """Number of tokens of a text, without special tokens."""
         return len(self.reader.encode([text], add_special_tokens=False)[0])
 
     def _check_lengths(self, texts):
@@ -103,7 +104,7 @@ class ExportedModel:
         parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
         for number, pair in enumerate(parts):
             template = self.info["pair" if len(pair) == 2 else "single"]
-            count = sum(map(self._count, pair)) + len(template) - len(pair)
+            count = sum(map(self.count_tokens, pair)) + len(template) - len(pair)
             if count > self.max_length:
                 raise TooLong(
                     f"A text may have at most {self.max_length} tokens. Received: at least {count}, as text {number}. "
@@ -196,14 +197,19 @@ class Reranker(ExportedModel):
 
 
 class Classifier(ExportedModel):
-    """The answers of `TextClassifier.classify`."""
+    """The answers of `TextClassifier.classify`, or without `activate`, {label: logit}."""
 
     does = "classify"
 
-    def job(self, inputs, truncate=True):
-        problem = self.saved["export"]["problem"]
-        rows = self.text_rows(inputs, truncate)
-        return Job(rows, lambda outputs: answers.classified(np.stack(outputs), self.labels or [], problem))
+    def job(self, inputs, truncate=True, activate=True):
+        labels, problem = self.labels or [], self.saved["export"]["problem"]
+
+        def read(outputs):
+            if activate:
+                return answers.classified(np.stack(outputs), labels, problem)
+            return [dict(zip(labels, output.tolist(), strict=True)) for output in outputs]
+
+        return Job(self.text_rows(inputs, truncate), read)
 
 
 class Tagger(ExportedModel):

@@ -18,7 +18,7 @@ from . import cohere, openai, tei
 from .bodies import parse, read_body
 from .endpoint import Endpoint, encoded
 from .errors import RequestError, error_response
-from .gate import Access, Gate
+from .gate import OPEN, Access, Gate
 from .limits import Limits
 from .log import NOTES
 from .metrics import Metrics
@@ -39,7 +39,7 @@ def create_app(models: Mapping[str, ExportedModel], limits: Limits, access: Acce
     metrics = Metrics()
     service = Service(models, limits, metrics)
     routes = [Route(each.path, answering(each, service), methods=["POST"]) for each in ENDPOINTS]
-    routes += [Route(path, get, methods=["GET"]) for path, get in documents(service, metrics).items()]
+    routes += documents(service, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(app):
@@ -59,7 +59,12 @@ def answering(endpoint: Endpoint, service: Service) -> Any:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise RequestError(415, f"A request must have the content type application/json. Received: {kind[:60]!r}.")
+        coding = request.headers.get("content-encoding", "identity").strip().lower()
+        if coding != "identity":
+            message = f"A request must not be compressed. Received: the content encoding {coding[:60]!r}."
+            raise RequestError(415, message, headers={"Accept-Encoding": "identity"})
         body = await read_body(request, service.limits)
+        service.check()
         NOTES.get()["bytes"] = len(body)
 
         async def work():
@@ -85,35 +90,50 @@ async def unless_left(request: Request, work: Awaitable) -> Any:
         message.cancel()
 
 
-def documents(service: Service, metrics: Metrics) -> dict[str, Any]:
-    """{path: function that answers GET} of what a server says about itself."""
-    described = document(ENDPOINTS)
+def documents(service: Service, metrics: Metrics) -> list[Route]:
+    """The routes of what a server says about itself. The docstring of each function describes it to clients."""
     created = int(time.time())
 
+    def described(name):
+        return {"id": name, "object": "model", "created": created, "owned_by": "kerasbert"}
+
     async def models(request):
-        data = [{"id": name, "object": "model", "created": created, "owned_by": "kerasbert"} for name in service.models]
-        return JSONResponse({"object": "list", "data": data})
+        """The models, as of OpenAI."""
+        return JSONResponse({"object": "list", "data": list(map(described, service.models))})
+
+    async def model(request):
+        """A model, as of OpenAI."""
+        name = request.path_params["name"]
+        service.named(name)
+        return JSONResponse(described(name))
 
     async def info(request):
+        """The first model in the form of text-embeddings-inference, and all models."""
         return JSONResponse(tei.info(service))
 
     async def health(request):
+        """Answers when the models are open."""
         return Response()
 
     async def openapi(request):
-        return JSONResponse(described)
+        """This document."""
+        return JSONResponse(document(ENDPOINTS, summaries, OPEN))
 
     async def scraped(request):
+        """The metrics, for Prometheus."""
         text, kind = metrics.text()
         return Response(text, headers={"Content-Type": kind})
 
-    return {
-        **{"/v1/models": models, "/info": info, "/health": health},
-        **{"/openapi.json": openapi, "/metrics": scraped},
-    }
+    paths = {"/v1/models": models, "/v1/models/{name}": model, "/info": info, "/health": health}
+    paths |= {"/openapi.json": openapi, "/metrics": scraped}
+    summaries = {path: get.__doc__ or "" for path, get in paths.items()}
+    return [Route(path, get, methods=["GET"]) for path, get in paths.items()]
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     message = "There is no such endpoint." if status == 404 else "This endpoint has another method."
-    return error_response(request.url.path, RequestError(status, f"{message} /openapi.json lists them."))
+    headers = getattr(error, "headers", None)  # `Allow`
+    return error_response(
+        request.url.path, RequestError(status, f"{message} /openapi.json lists them.", headers=headers)
+    )

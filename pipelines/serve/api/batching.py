@@ -18,10 +18,12 @@ PADDING = 0.12  # maximum share of padding in a batch of more than `LEAST_TOKENS
 BATCH_SECONDS = 0.2  # a batch has fewer tokens where its maximum would take longer: others wait for it
 LATER_SECONDS = 0.5  # for which a long text may be passed by shorter ones
 UNKNOWN_RATE = 1_000.0  # tokens a second, until the speed is known
+RATE_SECONDS = 2.0  # of computing, after which a measurement of the speed counts half
+ADMITTED = 0.75  # of `queue_seconds`, which a request may be expected to wait: the engine may become slower meanwhile
 
 
 class Overloaded(Exception):
-    """The queue is full, or the server is stopping.
+    """The queue is full, a request has waited for too long, or the server is stopping.
 
     Args:
         seconds: when the client may try again.
@@ -42,6 +44,8 @@ class _Request:
     outputs: list[Any] = field(default_factory=list)
     missing: int = 0
     tokens: int = 0  # that wait in the queue
+    since: float = field(default_factory=time.monotonic)
+    begun: bool = False  # whether rows of it were taken from the queue
 
 
 class Batcher:
@@ -54,7 +58,8 @@ class Batcher:
     Args:
         batch_tokens: maximum number of tokens per batch, with padding, unless a single row has more.
         queue_tokens: maximum number of tokens for which a request waits. It is refused if there are more.
-        queue_seconds: maximum time for which it waits, as far as the speed is known.
+        queue_seconds: maximum time for which it waits until its first rows are computed. It is refused at once if it
+            would probably wait for longer, and after this time if the engine has become slower meanwhile.
         observe: function that is called with (rows, tokens, seconds) of each batch.
     """
 
@@ -71,7 +76,8 @@ class Batcher:
         self._queues: dict[ExportedModel, list[tuple]] = {}  # heaps of (due, number, request, index of the row)
         self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._rate = 0.0  # tokens per second
+        self._speed = Speed()
+        self._free = 0.0  # when the thread could start its batch
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -86,21 +92,26 @@ class Batcher:
             request.future.set_result([])
             return request.future
         with self._changed:
-            tokens = job.tokens
-            before = sum(min(max(tokens, LEAST_TOKENS), other.tokens) for other in self._requests)
-            seconds = before / self._rate if self._rate else 0.0
-            if self._closing or before > self.queue_tokens or seconds > self.queue_seconds:
-                raise Overloaded(max(1, math.ceil(seconds / 2)))
-            request.tokens, queue = tokens, self._queues.setdefault(model, [])
+            request.tokens = job.tokens
+            self.check(request.tokens)
+            queue = self._queues.setdefault(model, [])
             self._requests.add(request)
-            share = (self._rate or UNKNOWN_RATE) / len(self._requests)
-            due = time.monotonic() + min(LATER_SECONDS, len(job.rows[0]) / share)
+            share = (self._speed.rate or UNKNOWN_RATE) / len(self._requests)
+            due = request.since + min(LATER_SECONDS, len(job.rows[0]) / share)
             for index, row in enumerate(job.rows):
                 heapq.heappush(queue, (due, next(self._numbers), request, index))
                 due += len(row) / share
             self._changed.notify()
-        request.future.add_done_callback(lambda future: self._forget(request) if future.cancelled() else None)
+        request.future.add_done_callback(lambda future: self._forget(request))
         return request.future
+
+    def check(self, tokens: int = 0) -> None:
+        """Raises Overloaded if a request of this many tokens would be refused, and for 0, if any would be."""
+        with self._changed:
+            before = sum(min(max(tokens, LEAST_TOKENS), other.tokens) for other in self._requests)
+            seconds = before / self._speed.rate if self._speed.rate else 0.0
+            if self._closing or before > self.queue_tokens or seconds > ADMITTED * self.queue_seconds:
+                raise Overloaded(max(1, math.ceil(seconds / 2)))
 
     @property
     def waiting(self) -> int:
@@ -116,7 +127,7 @@ class Batcher:
         self._thread.join()
 
     def _forget(self, request):
-        """Removes a canceled request from those that wait; its rows are dropped when they are due."""
+        """Removes a request that is done, or canceled, from those that wait. Its rows are dropped when they are due."""
         with self._changed:
             self._requests.discard(request)
 
@@ -124,25 +135,27 @@ class Batcher:
 
     def _run(self):
         while True:
+            self._free = time.monotonic()
             with self._changed:
                 while not (batch := self._next_batch()):
                     if self._closing:
                         return
                     self._changed.wait()
+                    self._free = time.monotonic()
             self._compute(batch)
 
     def _next_batch(self):
         """Takes a batch from the queue: a list of (request, index of the row), or an empty list."""
-        due = {model: queue[0][:2] for model, queue in self._queues.items() if self._drop_canceled(queue)}
+        due = {model: queue[0][:2] for model, queue in self._queues.items() if self._drop(queue)}
         if not due:
             return []
         queue = self._queues[min(due, key=lambda model: due[model])]
         most = self.batch_tokens
-        if self._rate:
-            most = min(most, max(LEAST_TOKENS, int(self._rate * BATCH_SECONDS)))
+        if self._speed.rate:
+            most = min(most, max(LEAST_TOKENS, int(self._speed.rate * BATCH_SECONDS)))
         window, tokens = [heapq.heappop(queue)], 0
         first = window[0]
-        while tokens < WINDOW * most and self._drop_canceled(queue):
+        while tokens < WINDOW * most and self._drop(queue):
             window.append(heapq.heappop(queue))
             tokens += _length(window[-1])
         window.sort(key=_length)
@@ -151,20 +164,28 @@ class Batcher:
             heapq.heappush(queue, entry)
         batch = [(request, index) for _, _, request, index in window[start:stop]]
         for request, index in batch:
+            request.begun = True
             request.tokens -= len(request.rows[index])
             if not request.tokens:
                 self._requests.discard(request)
         return batch
 
-    @staticmethod
-    def _drop_canceled(queue):
-        """Removes canceled rows from the top of a queue. Returns whether there are others."""
-        while queue and queue[0][2].future.cancelled():
+    def _drop(self, queue):
+        """Removes the rows at the top of a queue whose requests are done or have waited for too long.
+
+        Returns whether there are others.
+        """
+        while queue:
+            request = queue[0][2]
+            if not request.begun and time.monotonic() - request.since > self.queue_seconds:
+                _finish(request.future.set_exception, Overloaded(math.ceil(self.queue_seconds / 2)))
+            if not request.future.done():
+                return True
             heapq.heappop(queue)
-        return bool(queue)
+        return False
 
     def _compute(self, batch):
-        rows, start = [request.rows[index] for request, index in batch], time.monotonic()
+        rows = [request.rows[index] for request, index in batch]
         requests = list(dict.fromkeys(request for request, _ in batch))
         try:
             outputs = requests[0].model.compute(rows)
@@ -173,17 +194,35 @@ class Batcher:
                 _finish(requests[0].future.set_exception, error)
             else:  # each by itself, so that the others are answered
                 for request in requests:
+                    self._free = time.monotonic()
                     self._compute([entry for entry in batch if entry[0] is request])
             return
-        tokens, seconds = sum(map(len, rows)), time.monotonic() - start
+        tokens, seconds = sum(map(len, rows)), time.monotonic() - self._free
         if tokens >= LEAST_TOKENS / 2:  # shorter ones say how long the engine takes to start
-            self._rate = 0.9 * self._rate + 0.1 * tokens / seconds if self._rate else tokens / seconds
+            self._speed.observe(tokens, seconds)
         self.observe(len(rows), tokens, seconds)
         for (request, index), output in zip(batch, outputs, strict=True):
             request.outputs[index] = output
             request.missing -= 1
             if not request.missing:
                 _finish(request.future.set_result, request.outputs)
+
+
+class Speed:
+    """Tokens per second, of which the last batches count most.
+
+    Attributes:
+        rate: the speed, or 0.0 while it is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.rate = self._tokens = self._seconds = 0.0
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Counts a batch."""
+        weight = 0.5 ** (seconds / RATE_SECONDS)
+        self._tokens, self._seconds = weight * self._tokens + tokens, weight * self._seconds + seconds
+        self.rate = self._tokens / self._seconds
 
 
 def chosen(lengths: Sequence[int], first: int, tokens: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def parse(body: bytes, fields: Mapping[str, Any], required: tuple[str, ...]) -> 
         required: names of the fields that there must be.
     """
     try:
-        content = json.loads(body)
+        content = json.loads(body, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise RequestError(
             400, "A request must be JSON of reasonable depth. Received: one nested too deeply."
@@ -63,6 +63,17 @@ def parse(body: bytes, fields: Mapping[str, Any], required: tuple[str, ...]) -> 
         except ValueError as error:
             raise RequestError(400, str(error), "invalid_type", name) from None
     return content
+
+
+def _object(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("an object has two fields of the same name")
+    return content
+
+
+def _constant(name):
+    raise ValueError(f"JSON has no {name}")
 
 
 def text_list(value: Any, name: str, limits: Limits) -> list[str]:

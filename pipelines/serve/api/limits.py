@@ -19,8 +19,8 @@ class Limits(Options):
             status 429.
         queue_tokens: maximum number of tokens that are computed before those of a request. Requests that would wait for
             more get the status 429.
-        queue_seconds: maximum time for which a request waits for others, as far as the speed is known. Requests that
-            would wait for longer get the status 429.
+        queue_seconds: maximum time for which a request waits for others. Requests that would probably wait for longer
+            get the status 429 at once, and those that have waited for so long get it then.
         batch_tokens: maximum number of tokens that are computed together.
         truncate: whether texts with more tokens than the model reads are truncated, where a request does not say.
             Otherwise, they are refused.

@@ -49,23 +49,23 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 async def classify(service: Service, fields: dict[str, Any]) -> dict[str, Any]:
-    inputs = texts_or_pairs(fields["input"], service)
+    inputs = texts_or_pairs(fields["input"], service, "input")
     answered = await service.answer(Classifier, fields.get("model"), inputs, truncate=fields.get("truncate"))
     return listed(answered, [{"index": i, **answer} for i, answer in enumerate(answered.answers)])
 
 
-def texts_or_pairs(value: Any, service: Service) -> list[Any]:
+def texts_or_pairs(value: Any, service: Service, name: str) -> list[Any]:
     """Returns the inputs of a classifier: texts, and pairs of texts as tuples."""
     values = [value] if isinstance(value, str) else value
-    check_count(values, "input", service.limits)
+    check_count(values, name, service.limits)
     for one in values:
         parts = [one] if isinstance(one, str) else one
         if not isinstance(parts, list) or len(parts) > 2 or len(parts) < 1 or not all(map(_is_text, parts)):
             raise RequestError(
                 400,
-                f"`input` must be a text, or a list of texts and pairs of texts. Received: {shortened(one)}.",
+                f"`{name}` must be a text, or a list of texts and pairs of texts. Received: {shortened(one)}.",
                 "invalid_type",
-                "input",
+                name,
             )
     return [one if isinstance(one, str) else one[0] if len(one) == 1 else tuple(one) for one in values]
 

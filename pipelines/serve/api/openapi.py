@@ -1,8 +1,9 @@
 """The OpenAPI document of the endpoints, made from the types of their fields."""
 
+import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kerasbert import __version__
@@ -12,12 +13,22 @@ from .endpoint import Endpoint
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
-def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Returns the document of OpenAPI 3.1."""
+def document(endpoints: Iterable[Endpoint], summaries: Mapping[str, str], without_token: Collection[str]) -> dict:
+    """Returns the document of OpenAPI 3.1.
+
+    Args:
+        endpoints: the endpoints that answer with models.
+        summaries: {path: what GET returns}.
+        without_token: paths that need no token.
+    """
+    posts = {each.path: {"post": operation(each)} for each in endpoints}
+    gets: dict[str, Any] = {path: {"get": described(path, summary)} for path, summary in summaries.items()}
+    for path in without_token:
+        gets[path]["get"]["security"] = []
     return {
         "openapi": "3.1.0",
         "info": {"title": "kerasbert", "version": __version__},
-        "paths": {each.path: {"post": operation(each)} for each in endpoints},
+        "paths": {**posts, **gets},
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}, {}],
     }
@@ -39,6 +50,13 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": answers,
     }
+
+
+def described(path: str, summary: str) -> dict[str, Any]:
+    """The description of what GET returns."""
+    names = re.findall(r"{(\w+)}", path)
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    return {"summary": summary, "parameters": parameters, "responses": {"200": {"description": summary}}}
 
 
 def schema(kind: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import socket
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -131,7 +132,14 @@ def run(listening: socket.socket, address: str | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))  # called once the server has ended
     if address is not None:
         print(address, flush=True)
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+
+
+def _end_with(parent):
+    multiprocessing.connection.wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def open_app(settings: Mapping[str, Any], limits: Limits) -> Any:
@@ -176,6 +184,7 @@ def supervise(count: int, listening: socket.socket) -> None:
                 processes[-1].start()
         multiprocessing.connection.wait([process.sentinel for process in processes], timeout=1)
         time.sleep(0.1)  # a process that cannot start is not replaced at full speed
+    listening.close()  # otherwise connections would be made that nobody answers
     for process in processes:
         process.terminate()
         process.join()

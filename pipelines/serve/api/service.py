@@ -1,11 +1,13 @@
 """Answers requests with the models of a server: chooses the model, encodes, waits for the batch, and reads outputs."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from kerasbert.command_line import did_you_mean
 from kerasbert.data.text.json_files import shortened
 from kerasbert.runtime import ExportedModel, TooLong
 
@@ -17,6 +19,15 @@ from .metrics import Metrics
 
 TOKENIZERS = 2  # threads, and one more for large requests, so that the others need not wait for these
 LARGE_BYTES, LARGE_INPUTS = 32_768, 64
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Has a request refused for which the queue has no place."""
+    try:
+        yield
+    except Overloaded as error:
+        raise RequestError(429, str(error), "overloaded", headers={"Retry-After": str(error.seconds)}) from None
 
 
 @dataclass(frozen=True)
@@ -53,13 +64,8 @@ class Service:
     def model(self, kind: type[ExportedModel], name: str | None = None) -> tuple[str, ExportedModel]:
         """Returns (name, model) of the first model of a class, or of the one that a request names."""
         of_kind = [known for known, model in self.models.items() if type(model) is kind]
-        if name is not None and name not in self.models:
-            raise RequestError(
-                404,
-                f"The models of this server are {', '.join(self.models)}. Received: {shortened(name)}.",
-                "model_not_found",
-                "model",
-            )
+        if name is not None:
+            self.named(name)
         if (name is None and not of_kind) or (name is not None and name not in of_kind):
             received = f"the model {name}" if of_kind else f"the models {', '.join(self.models)}"
             raise RequestError(
@@ -71,6 +77,14 @@ class Service:
             )
         chosen = of_kind[0] if name is None else name
         return chosen, self.models[chosen]
+
+    def named(self, name: str) -> ExportedModel:
+        """Returns the model of a name."""
+        if name not in self.models:
+            known = f"The models of this server are {', '.join(self.models)}."
+            suggestion = did_you_mean(name[:100], self.models)
+            raise RequestError(404, f"{known} Received: {shortened(name)}.{suggestion}", "model_not_found", "model")
+        return self.models[name]
 
     async def answer(self, kind: type[ExportedModel], name: str | None, inputs: Sequence, **options: Any) -> Answered:
         """Answers the inputs of a request.
@@ -92,12 +106,15 @@ class Service:
             raise RequestError(
                 413, f"A request may have at most {self.limits.max_tokens:,} tokens. Received: {job.tokens:,}."
             )
-        try:
+        with refusing():
             outputs = await asyncio.wrap_future(self.batcher.submit(model, job))
-        except Overloaded as error:
-            raise RequestError(429, str(error), "overloaded", headers={"Retry-After": str(error.seconds)}) from None
         self.metrics.observe_tokens(name, job.tokens)
         return Answered(name, await self.in_thread(lambda: job.read(outputs)), job.tokens)
+
+    def check(self) -> None:
+        """Raises a RequestError if the queue is full, before anything is done for a request."""
+        with refusing():
+            self.batcher.check()
 
     async def in_thread(self, function: Callable) -> Any:
         """Calls a function in a thread, and returns what it returns. Its errors are those of the request."""

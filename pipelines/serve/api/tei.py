@@ -11,11 +11,10 @@ from .bodies import check_characters, check_range, checked_texts, text_list
 from .endpoint import Endpoint
 from .errors import RequestError
 from .limits import Limits
-from .openai import texts_or_pairs, unit
+from .openai import shortened_vectors, texts_or_pairs, unit
 from .service import TOKENIZERS, Service
 
 TEXTS = str | list[Any]
-MOST_LABELS = 10**9
 _COMMON = {"model": str, "truncate": bool, "truncation_direction": Literal["right", "Right"]}
 
 
@@ -23,7 +22,8 @@ async def embed(service: Service, fields: dict[str, Any]) -> list:
     texts = text_list(fields["inputs"], "inputs", service.limits)
     options = {"truncate": fields.get("truncate"), "prompt": fields.get("prompt_name")}
     answered = await service.answer(Embedder, fields.get("model"), texts, **options)
-    return list(unit(answered.answers) if fields.get("normalize", True) else answered.answers)
+    vectors = shortened_vectors(answered.answers, fields.get("dimensions"), normalize=False)
+    return list(unit(vectors) if fields.get("normalize", True) else vectors)
 
 
 async def embed_sparse(service: Service, fields: dict[str, Any]) -> list:
@@ -40,17 +40,25 @@ def _weights(ids, weights):
 async def predict(service: Service, fields: dict[str, Any]) -> list:
     """Answers as text-embeddings-inference does, and requests with `parameters` as huggingface_hub expects it."""
     given, parameters = fields["inputs"], fields.get("parameters", {})
-    top = parameters.get("top_k", MOST_LABELS)
+    top = parameters.get("top_k", cohere.MOST)
     if not {*parameters} <= {"top_k"} or type(top) is not int:  # a bool is none
         raise RequestError(400, f"`parameters` may have the integer `top_k`. Received: {shortened(parameters)}.")
-    top = check_range(top, "top_k", MOST_LABELS)
-    is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(part, str) for part in given)
-    single = isinstance(given, str) or is_pair
-    inputs = texts_or_pairs([given] if single else given, service)
-    answered = await service.answer(Classifier, fields.get("model"), inputs, truncate=fields.get("truncate"))
+    top = check_range(top, "top_k", cohere.MOST)
+    single = isinstance(given, str) or isinstance(next(iter(given), None), str)
+    if single and isinstance(given, list) and len(given) > 2:  # which would be a pair, not a batch, if it had two
+        raise RequestError(
+            400,
+            "`inputs` must be a text, a pair of texts, or a list of lists of one or two texts. Received: a list of "
+            f"{len(given)}. Use [[text], [text]].",
+            "invalid_type",
+        )
+    inputs = texts_or_pairs([given] if single else given, service, "inputs")
+    raw = fields.get("raw_scores", False)
+    options = {"truncate": fields.get("truncate"), "activate": not raw}
+    answered = await service.answer(Classifier, fields.get("model"), inputs, **options)
     found = []
     for one in answered.answers:
-        scores = one.get("scores") or {service.models[answered.model].labels[0]: one["score"]}
+        scores = one if raw else one.get("scores") or {service.models[answered.model].labels[0]: one["score"]}
         pairs = sorted(scores.items(), key=lambda pair: -pair[1])
         found.append([{"label": str(label), "score": score} for label, score in pairs[:top]])
     return found[0] if single and "parameters" not in fields else found
@@ -73,7 +81,8 @@ async def tokenize(service: Service, fields: dict[str, Any]) -> list:
     texts = text_list(fields["inputs"], "inputs", service.limits)
     for text in texts:
         check_characters(text, "inputs")
-    model = _any_model(service, fields.get("model"))
+    name = fields.get("model")
+    model = next(iter(service.models.values())) if name is None else service.named(name)
     return await service.in_thread(lambda: [_tokens(model, text, fields) for text in texts])
 
 
@@ -86,17 +95,13 @@ def _tokens(model: ExportedModel, text: str, fields: dict[str, Any]) -> list[dic
         found = [token for part in parts for token in part]
     special = set(model.tokenizer.special_ids.tolist())
     return [
-        {"id": i, "text": model.tokenizer.token(i), "special": i in special, "start": start, "stop": stop}
+        {
+            "id": i,
+            "text": model.tokenizer.token(i) if start is None else text[start:stop],
+            **{"special": i in special, "start": start, "stop": stop},
+        }
         for i, start, stop in found
     ]
-
-
-def _any_model(service: Service, name: str | None) -> ExportedModel:
-    if name is not None and name not in service.models:
-        raise RequestError(
-            404, f"The models of this server are {', '.join(service.models)}. Received: {shortened(name)}."
-        )
-    return service.models[name] if name is not None else next(iter(service.models.values()))
 
 
 def info(service: Service) -> dict[str, Any]:
@@ -130,12 +135,12 @@ def description(name: str, model: ExportedModel, limits: Limits) -> dict[str, An
 
 _TEXTS = {"inputs": TEXTS, "prompt_name": str, **_COMMON}
 ENDPOINTS = (
-    Endpoint("/embed", "The vectors of texts.", {**_TEXTS, "normalize": bool}, embed, ("inputs",)),
+    Endpoint("/embed", "The vectors of texts.", {**_TEXTS, "normalize": bool, "dimensions": int}, embed, ("inputs",)),
     Endpoint("/embed_sparse", "The token weights of texts.", _TEXTS, embed_sparse, ("inputs",)),
     Endpoint(
         "/predict",
         "The labels of texts and pairs of texts.",
-        {"inputs": TEXTS, "parameters": dict, **_COMMON},
+        {"inputs": TEXTS, "raw_scores": bool, "parameters": dict, **_COMMON},
         predict,
         ("inputs",),
     ),
@@ -145,6 +150,7 @@ ENDPOINTS = (
         {**cohere.FIELDS, **_COMMON, "texts": list[Any], "raw_scores": bool, "return_text": bool},
         rerank,
         ("query",),
+        cohere.IGNORED,
     ),
     Endpoint(
         "/tokenize",

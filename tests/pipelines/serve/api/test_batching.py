@@ -1,6 +1,7 @@
 """Rows of many requests are computed together; what a request is answered does not depend on the others."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from kerasbert.runtime import Job, Row
 from pipelines.serve.api import batching
-from pipelines.serve.api.batching import LEAST_TOKENS, Batcher, Overloaded, chosen
+from pipelines.serve.api.batching import LEAST_TOKENS, Batcher, Overloaded, Speed, chosen
 
 pytestmark = pytest.mark.one_backend
 
@@ -96,7 +97,7 @@ def test_a_full_queue_and_clients_that_leave(slow):
 def test_what_takes_too_long(slow, monkeypatch):
     """Requests that would wait for too long are refused, and batches that would take too long are smaller."""
     model, batcher = slow
-    batcher.queue_seconds, batcher._rate = 4.0, 10.0
+    batcher.queue_seconds, batcher._speed.rate = 4.0, 10.0
     futures = [batcher.submit(model, job(30)), batcher.submit(model, job(25))]
     with pytest.raises(Overloaded, match="Try again in 3 s"):
         batcher.submit(model, job(30))
@@ -105,6 +106,32 @@ def test_what_takes_too_long(slow, monkeypatch):
         model.may_go.release()
     assert [len(future.result(20)[0]) for future in futures] == [30, 25]
     assert model.batches == [[1], [30], [25]]
+
+
+def test_what_has_waited_for_too_long(slow):
+    """The engine stands still: requests that it has not begun are refused, and the others are answered."""
+    model, batcher = slow
+    batcher.queue_tokens, batcher.queue_seconds = 1_000, 0.2
+    begun = batcher.submit(model, job(60, 60))
+    model.may_go.release()
+    assert model.started.acquire(timeout=20)
+    late = batcher.submit(model, job(5, 6))
+    time.sleep(0.21)
+    punctual = batcher.submit(model, job(7))
+    for _ in range(9):
+        model.may_go.release()
+    assert len(begun.result(20)) == 2 and len(punctual.result(20)) == 1
+    with pytest.raises(Overloaded):
+        late.result(20)
+    assert not {5, 6} & {*sum(model.batches, [])}
+
+
+def test_the_speed_is_that_of_the_last_batches():
+    speed = Speed()
+    speed.observe(100, 1.0)
+    assert speed.rate == 100.0
+    speed.observe(100, 4.0)  # after two half-lives
+    assert speed.rate == pytest.approx((100 / 4 + 100) / (1 / 4 + 4))
 
 
 def test_an_error_reaches_only_its_request(slow):

@@ -62,6 +62,10 @@ def test_embeddings_of_text_embeddings_inference(post, models):
     np.testing.assert_allclose(post("/embed", inputs=TEXTS, model="other"), unit, atol=1e-6)
     asked = post("/embed", inputs=TEXTS[0], model="other", normalize=False, prompt_name="query", truncate=True)
     np.testing.assert_allclose(asked, models["other"].answer(TEXTS[:1], prompt="query"), atol=1e-5)
+    short = post("/embed", inputs=TEXTS, model="other", dimensions=3)
+    np.testing.assert_allclose(
+        short, expected[:, :3] / np.linalg.norm(expected[:, :3], axis=-1, keepdims=True), atol=1e-6
+    )
     [ids, weights] = models["sparse"].answer(TEXTS[:1])[0]
     found = post("/embed_sparse", inputs=TEXTS[0])[0]
     assert [one["index"] for one in found] == ids.tolist()
@@ -77,6 +81,16 @@ def test_reranking(post, models):
         np.testing.assert_allclose([one["relevance_score"] for one in found["results"]], scores[order[:2]], atol=1e-6)
     found = post("/v1/rerank", query="who ran", documents=[{"text": text} for text in TEXTS], return_documents=True)
     assert [one["document"] for one in found["results"]] == [{"text": TEXTS[i]} for i in order]
+    objects = [{"text": "blue", "title": "who", "body": text} for text in TEXTS]
+    options = {"rank_fields": ["body", "absent"], "max_chunks_per_doc": 10, "priority": 1, "return_documents": True}
+    found = post("/v2/rerank", query="who ran", documents=objects, **options)
+    assert [one["document"] for one in found["results"]] == [objects[i] for i in order]
+    np.testing.assert_allclose([one["relevance_score"] for one in found["results"]], scores[order], atol=1e-6)
+    tokens = models["reranker"].tokenizer.encode_with_offsets(TEXTS)
+    pairs = [("who ran", text[: offsets[1, 1]]) for text, (_, offsets) in zip(TEXTS, tokens, strict=True)]
+    cut = models["reranker"].answer(pairs)
+    found = post("/v1/rerank", query="who ran", documents=TEXTS, max_tokens_per_doc=2)
+    np.testing.assert_allclose([one["relevance_score"] for one in found["results"]], -np.sort(-cut), atol=1e-6)
     found = post("/rerank", query="who ran", texts=TEXTS, return_text=True)
     assert [(one["index"], one["text"]) for one in found] == [(i, TEXTS[i]) for i in order]
     np.testing.assert_allclose([one["score"] for one in found], scores[order], atol=1e-6)
@@ -95,6 +109,10 @@ def test_classes(post, models):
     assert found == sorted(found, key=lambda one: -one["score"])
     assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in found} == expected[0]["scores"]
     assert post("/predict", inputs=TEXTS[0], parameters={"top_k": 2}) == [found[:2]]  # of huggingface_hub
+    raw = post("/predict", inputs=TEXTS[0], raw_scores=True)
+    assert [one["label"] for one in raw] == [one["label"] for one in found]
+    logits = np.exp([one["score"] for one in raw])
+    np.testing.assert_allclose(logits / logits.sum(), [one["score"] for one in found], atol=1e-6)
     pair = post("/predict", inputs=["the cat", "ran"])
     assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in pair} == expected[3]["scores"]
     assert len(post("/predict", inputs=[[TEXTS[0]], ["the cat", "ran"]])) == 2
@@ -199,17 +217,21 @@ def test_tokens(post, models):
     ids = models["embedder"].tokenizer.encode(["who the cat"])[0]
     assert [one["id"] for one in found] == ids.tolist()
     assert [one["special"] for one in found] == [True] + [False] * (len(ids) - 2) + [True]
-    assert all("who the cat"[one["start"] : one["stop"]] == one["text"].removeprefix("##") for one in found[1:-1])
+    assert [one["text"] for one in (found[0], found[-1])] == ["[CLS]", "[SEP]"] and found[0]["start"] is None
+    assert all("who the cat"[one["start"] : one["stop"]] == one["text"] for one in found[1:-1])
     assert post("/tokenize", inputs=["the cat"], add_special_tokens=False)[0][0]["special"] is False
 
 
 def test_what_a_server_says_about_itself(client, models):
     assert [one["id"] for one in client.get("/v1/models").json()["data"]] == list(models)
+    assert client.get("/v1/models/sparse").json()["id"] == "sparse"
+    assert client.get("/v1/models/absent").json()["error"]["code"] == "model_not_found"
     info = client.get("/info").json()
     assert (info["model_id"], info["max_input_length"], info["model_dtype"]) == ("embedder", 32, "float32")
     assert [one["model_id"] for one in info["models"]] == list(models)
     assert client.get("/health").status_code == 200
     paths = client.get("/openapi.json").json()["paths"]
+    assert paths["/health"]["get"]["security"] == [] and "get" in paths["/v1/models/{name}"]
     schema = paths["/v1/embeddings"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["required"] == ["input"] and schema["properties"]["dimensions"] == {"type": "integer"}
     client.post("/embed", json={"inputs": TEXTS})
@@ -235,9 +257,11 @@ REFUSED = [
     ("/v1/embeddings", {"input": "a", "encoding_format": "int8"}, 400, "'float' or 'base64'"),
     ("/v1/embeddings", {"input": "a", "sample": True}, 400, "A request may have the fields input, model"),
     ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "The models of this server are embedder, other"),
+    ("/v1/embeddings", {"input": "a", "model": "embeder"}, 404, "Received: 'embeder'. Did you mean embedder?"),
     ("/v1/embeddings", {"input": "a", "model": "tagger"}, 400, "can `embed`: embedder, other. Received: the model"),
     ("/v1/embeddings", {}, 400, "must have the field `input`"),
-    ("/v1/rerank", {"query": "a", "documents": [{"title": "a"}]}, 400, "must have texts in Unicode"),
+    ("/v1/rerank", {"query": "a", "documents": [{"title": "a"}]}, 400, "a text in one of the fields text. Received"),
+    ("/v1/rerank", {"query": "a", "documents": ["a", 3]}, 400, "must have texts in Unicode. Received: 3"),
     ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "`top_n` must be from 1"),
     ("/rerank", {"query": "a"}, 400, "`texts` must be a list"),
     ("/embed", {"inputs": "a", "prompt_name": "nothing"}, 400, "`prompt` must be one of"),
@@ -245,6 +269,7 @@ REFUSED = [
     ("/predict", {"inputs": "a", "parameters": {"function_to_apply": "none"}}, 400, "may have the integer `top_k`"),
     ("/predict", {"inputs": "a", "parameters": {"top_k": True}}, 400, "may have the integer `top_k`. Received"),
     ("/predict", {"inputs": "a", "parameters": {"top_k": 0}}, 400, "`top_k` must be from 1"),
+    ("/predict", {"inputs": ["a", "b", "c"]}, 400, "Received: a list of 3. Use [[text], [text]]"),
     ("/v1/classify", {"input": [["a", "b", "c"]]}, 400, "a list of texts and pairs of texts"),
     ("/v1/tag", {"input": [["a", 3]]}, 400, "must have texts in Unicode"),
     ("/v1/tag", {"input": ["a" * 200_001]}, 413, "at most 100,000 bytes"),

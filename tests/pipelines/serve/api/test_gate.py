@@ -1,6 +1,7 @@
 """What strangers send: hosts, tokens, sizes, encodings, depth. The server refuses it, and answers the others."""
 
 import asyncio
+import gzip
 import json
 import logging
 
@@ -75,11 +76,16 @@ def test_other_content_is_refused(client_of):
         b"NaN",
         b'{"inputs": NaN}',
     ]
-    bodies += [b'{"inputs": "a", "inputs": 3}', b'{"inputs": 1' + b"0" * 5_000 + b"}", b'{"inputs": null}']
+    bodies += [b'{"inputs": "a", "normalize": true, "normalize": true}', b'{"inputs": "a", "dimensions": Infinity}']
+    bodies += [b'{"inputs": 1' + b"0" * 5_000 + b"}", b'{"inputs": null}']
     for body in bodies:
         response = client.post("/embed", content=body, headers={"content-type": "application/json; charset=utf-8"})
         assert response.status_code == 400, body[:20]
-    assert client.get("/embed").status_code == 405
+    compressed = {**JSON, "content-encoding": "gzip"}
+    response = client.post("/embed", content=gzip.compress(b'{"inputs": "a"}'), headers=compressed)
+    assert response.status_code == 415 and response.headers["accept-encoding"] == "identity"
+    response = client.get("/embed")
+    assert response.status_code == 405 and response.headers["allow"] == "POST"
     assert client.post("/embed", json={"inputs": "a"}).status_code == 200
 
 
