@@ -5,6 +5,8 @@ import functools
 
 import keras
 
+PREFETCHED = 2  # batches that TensorFlow prepares while the model computes
+
 _raised = []
 
 
@@ -60,4 +62,8 @@ def tensorflow_dataset(feed, samples):
         lambda: (feed[index] for index in range(len(feed))),
         output_signature=keras.tree.map_structure(signature, *samples),
     )
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(feed))).prefetch(tf.data.AUTOTUNE)
+    # An iterator with autotuning ends when its tuner wakes up, which waits twice as long each time: in TensorFlow 2.21,
+    # an epoch could take up to twice its time.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(feed))).prefetch(PREFETCHED).with_options(options)

@@ -10,6 +10,7 @@ from kerasbert.data.batches.bucketing import BucketedBatches, Widths
 from kerasbert.models import Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.training import Checkpoints, adamw
+from kerasbert.training.feed import Feed
 from pipelines.recipes.phases import Phases
 
 SIZE = dict(vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, dropout=0.0)
@@ -110,6 +111,12 @@ def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumula
     assert model.optimizer.iterations == 4
     for whole, resumed in zip(*found, strict=True):
         np.testing.assert_array_equal(whole, resumed)
+
+
+@pytest.mark.backends("tensorflow")
+def test_the_end_of_an_epoch_does_not_wait_for_the_tuner_of_the_dataset():
+    dataset = Feed(seq2seq(), 2, lambda *batch: None).for_keras()
+    assert dataset.options().autotune.enabled is False and len(list(dataset)) == 2
 
 
 @pytest.mark.one_backend
