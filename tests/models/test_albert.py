@@ -230,7 +230,6 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Albert(_config("feed_forward"), dtype=dtype))
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize("way", ["attention", "groups"])
 def test_every_weight_gets_a_gradient(way):
     x, _, _ = example(61, "right", num_segments=3)

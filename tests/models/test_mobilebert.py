@@ -205,7 +205,7 @@ def test_half_precision_is_finite():
 
 @pytest.mark.parametrize(
     "config",
-    [pytest.param(TINY, marks=pytest.mark.optimized), pytest.param(TEACHER, marks=pytest.mark.one_backend)],
+    [TINY, pytest.param(TEACHER, marks=pytest.mark.one_backend)],
     ids=["student", "teacher"],
 )
 def test_every_weight_gets_a_gradient(config):

@@ -194,7 +194,6 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Roberta(RobertaConfig(**TINY), dtype=dtype))
 
 
-@pytest.mark.optimized
 def test_every_weight_gets_a_gradient():
     x, _, _ = example(61, "right", num_segments=2, pad_id=1)
     x["masked_positions"] = np.array([[1, 4, 9], [2, -1, 0]], "int32")

@@ -345,7 +345,6 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: TransformerXL(config, dtype=dtype))
 
 
-@pytest.mark.optimized
 def test_every_weight_gets_a_gradient():
     """u meets every key of a query alike only if keys were alike; so it, too, gets one."""
     x = {"token_ids": np.random.default_rng(0).integers(0, 61, (2, 23)).astype("int32")}

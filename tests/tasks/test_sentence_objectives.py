@@ -172,7 +172,11 @@ LONG_TEXTS = [" ".join((PLACES + ANIMALS)[i : i + 3]) for i in range(6)]
     [
         ("right", MultipleNegatives()),
         ("right", MultipleNegatives(chunk=2)),
-        ("left", AdaptiveLayer(MultipleNegatives(), layers_per_step=None)),
+        pytest.param(
+            "left",
+            AdaptiveLayer(MultipleNegatives(), layers_per_step=None),
+            marks=pytest.mark.one_backend,
+        ),
     ],
 )
 def test_short_queries_are_computed_in_narrow_batches(side, objective, tiny_backbone, tokenizer, monkeypatch):
