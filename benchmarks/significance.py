@@ -1,4 +1,4 @@
-"""Statistics of repeated measurements: standard errors, paired t-tests, and Holm's correction for multiple tests."""
+"""Statistics of repeated measurements: standard errors, paired t-tests, their power, and Holm's correction."""
 
 import math
 from collections.abc import Sequence
@@ -64,6 +64,33 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty_like(p_values)
     corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return corrected.tolist()
+
+
+def power(effect: float, pairs: int, level: float = 0.05) -> float:
+    """Computes how likely a paired two-sided t-test is to find a true effect (Cohen 1988).
+
+    Args:
+        effect: the true mean of the differences, divided by their standard deviation.
+        pairs: number of pairs, 2 or more.
+        level: the largest p-value that counts as a finding.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    threshold, shift = float(stdtrit(pairs - 1, 1 - level / 2)), abs(effect) * math.sqrt(pairs)
+    return float(1 - nctdtr(pairs - 1, shift, threshold) + nctdtr(pairs - 1, shift, -threshold))
+
+
+def pairs_needed(effect: float, level: float = 0.05, wanted: float = 0.8, most: int = 10_000) -> int | None:
+    """Computes the smallest number of pairs with which `power` reaches `wanted`, or None if that takes over `most`."""
+    low, high = 1, 2
+    while power(effect, high, level) < wanted:
+        if high > most:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(effect, middle, level) >= wanted else (middle, high)
+    return high
 
 
 def verdict(difference: float, p: float, level: float = 0.05) -> str:

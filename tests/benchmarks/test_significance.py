@@ -10,6 +10,8 @@ from benchmarks.significance import (
     holm,
     mean_and_error,
     paired_t_test,
+    pairs_needed,
+    power,
     share_error,
     spearman_error,
     verdict,
@@ -93,3 +95,19 @@ def test_errors_of_shares_and_correlations():
     found = [stats.spearmanr(x).statistic for x in pairs]
     assert spearman_error(float(np.mean(found)), 100) == pytest.approx(np.std(found), rel=0.15)
     assert math.isnan(spearman_error(0.5, 3))
+
+
+def test_power_of_the_paired_t_test():
+    """Against the noncentral t distribution of SciPy."""
+    for effect, pairs, level in ((0.5, 34, 0.05), (1.4, 7, 0.0167), (-0.8, 15, 0.05)):
+        threshold, shift = stats.t.ppf(1 - level / 2, pairs - 1), effect * math.sqrt(pairs)
+        expected = stats.nct.sf(threshold, pairs - 1, shift) + stats.nct.cdf(-threshold, pairs - 1, shift)
+        assert power(effect, pairs, level) == pytest.approx(expected, rel=1e-6)
+    assert power(0.0, 10) == pytest.approx(0.05)
+
+
+def test_pairs_needed():
+    """Effects that Cohen 1988 calls small, medium and large."""
+    assert [pairs_needed(effect) for effect in (0.2, 0.5, 0.8, -0.8)] == [199, 34, 15, 15]
+    assert power(0.5, 33) < 0.8 <= power(0.5, 34)
+    assert pairs_needed(0.0) is None

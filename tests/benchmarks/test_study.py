@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.significance import paired_t_test
+from benchmarks.significance import paired_t_test, power
+from benchmarks.studies.objectives import replication
 from benchmarks.studies.objectives.parts import (
     documents,
     rows_of,
@@ -140,6 +141,34 @@ def test_claims_are_tested_seed_by_seed_with_a_correction_and_count_only_off_the
     worse = cells("T5 random spans", (0.20, 0.31, 0.39)) + cells("T5 prefix LM", (0.30, 0.40, 0.50))
     found = {claim: text for _, claim, text in verdicts(worse)}
     assert found["T5 random spans (signs) better than T5 prefix LM (signs)"].startswith("reversed (-0.1000")
+
+
+def test_what_would_decide_a_claim():
+    rows = cells("T5 random spans", (0.30, 0.40, 0.50)) + cells("T5 deshuffling", (0.50, 0.20, 0.60))
+    rows += cells("T5 prefix LM", (0.20, 0.31, 0.39))
+    (plan,) = replication.plans([dict(row, seconds=90.0) for row in rows])
+    assert plan.claim.name == "T5 random spans (signs) better than T5 deshuffling (signs)"
+    differences = np.array([-0.2, 0.2, -0.1])
+    assert plan.effect == pytest.approx(4 / 7 * differences.mean() / differences.std(ddof=1))
+    assert plan.minutes == plan.seeds * 3
+    assert power(plan.effect, plan.seeds - 1, 0.05 / 3) < 0.8 <= power(plan.effect, plan.seeds, 0.05 / 3)
+
+
+def test_fresh_seeds_are_tested_when_all_are_measured():
+    rows = [
+        dict(row, seconds=90.0)
+        for row in cells("T5 random spans", (0.3, 0.4, 0.6)) + cells("T5 deshuffling", (0.3, 0.3, 0.3))
+    ]
+    planned = replication.cells(rows)
+    assert {seed for _, seed in planned} == set(range(3, 3 + replication.plans(rows)[0].seeds))
+    fresh = [
+        dict(rows[0], setting=name, seed=seed, signs=0.5 + seed / 100 if "random" in name else 0.4)
+        for name, seed in planned
+    ]
+    assert "as in the paper" in replication.section(rows, fresh)[-1]
+    assert replication.section(rows, fresh[:-1])[-1].endswith(
+        f"{len(planned) - 1} of {len(planned)} trainings are measured |"
+    )
 
 
 def test_a_measure_that_random_models_reach_and_pairs_at_chance_do_not_count():

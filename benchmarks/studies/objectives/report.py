@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -136,8 +137,8 @@ COMPARISONS = (
 )
 
 
-def report(rows: list[dict], path: Path) -> list[Path]:
-    """Writes `path`.png and `path`.md from the rows of cells."""
+def report(rows: list[dict], path: Path, ending: Sequence[str] = ()) -> list[Path]:
+    """Writes `path`.png and `path`.md from the rows of cells, with further lines at the end."""
     picture, text = path.with_suffix(".png"), path.with_suffix(".md")
     _draw(rows, picture)
     minutes = sum(row["seconds"] for row in rows) / 60
@@ -173,7 +174,7 @@ def report(rows: list[dict], path: Path) -> list[Path]:
         f"![all comparisons]({picture.name})",
     ]
     parts = [_section(comparison, rows, judged) for comparison in COMPARISONS]
-    text.write_text("\n".join([*head, *(line for part in parts for line in part), ""]))
+    text.write_text("\n".join([*head, *(line for part in parts for line in part), *ending, ""]))
     return [picture, text]
 
 
@@ -219,30 +220,53 @@ def verdicts(rows: list[dict]) -> list[tuple[Comparison, str, str]]:
     A claim counts if its measure has power, and neither side is on the plateau or at chance. Differences are taken seed
     by seed; the p-values of the paired t-tests are corrected by Holm's method over all claims that count.
     """
-    claims = [
-        (comparison, [(side, comparison.measure) if isinstance(side, str) else side for side in claim])
+    judged = judge(rows)
+    return [(claim.comparison, claim.name, claim.verdict) for claim in judged]
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and what became of it.
+
+    Args:
+        sides: the better and the worse (setting, measure), by the paper.
+        test: of the difference by seed; None if it was not measured, or does not count.
+        verdict: as a sentence of the report.
+    """
+
+    comparison: Comparison
+    sides: tuple[tuple[str, str], tuple[str, str]]
+    test: Difference | None = None
+    verdict: str = "not measured"
+
+    @property
+    def name(self) -> str:
+        return " better than ".join(f"{setting} ({measure})" for setting, measure in self.sides)
+
+
+def judge(rows: list[dict], claims: Sequence[Claim] = ()) -> list[Claim]:
+    """Tests claims, or those of all comparisons. Returns them with their tests and verdicts."""
+    claims = claims or [
+        Claim(comparison, tuple((side, comparison.measure) if isinstance(side, str) else side for side in sides))
         for comparison in COMPARISONS
-        for claim in comparison.claims
+        for sides in comparison.claims
     ]
-    found, tests = {}, {}
-    for number, (_, sides) in enumerate(claims):
-        test = _paired(rows, *sides)
-        reasons = _reasons(rows, sides)
-        if test is None:
-            found[number] = "not measured"
-        elif reasons:
-            found[number] = f"not counted ({'; '.join(reasons)})"
-        else:
-            tests[number] = test
-    for (number, test), p in zip(tests.items(), holm([test.p for test in tests.values()]), strict=True):
+    found = []
+    for claim in claims:
+        test, reasons = _paired(rows, *claim.sides), _reasons(rows, claim.sides)
+        said = f"not counted ({'; '.join(reasons)})" if test and reasons else "not measured"
+        found.append(dataclasses.replace(claim, test=None if reasons else test, verdict=said))
+    tested = [number for number, claim in enumerate(found) if claim.test]
+    for number, p in zip(tested, holm([found[number].test.p for number in tested]), strict=True):
+        test = found[number].test
         word = "undecided" if p >= 0.05 else "as in the paper" if test.mean > 0 else "reversed"
         shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        found[number] = f"{word} ({test.mean:+.4f} +- {test.error:.4f}, {shown})"
-    names = [" better than ".join(f"{setting} ({measure})" for setting, measure in sides) for _, sides in claims]
-    return [(claims[number][0], names[number], found[number]) for number in range(len(claims))]
+        said = f"{word} ({test.mean:+.4f} +- {test.error:.4f}, {shown})"
+        found[number] = dataclasses.replace(found[number], verdict=said)
+    return found
 
 
-def _reasons(rows: list[dict], sides: list[tuple[str, str]]) -> list[str]:
+def _reasons(rows: list[dict], sides: Sequence[tuple[str, str]]) -> list[str]:
     """Why a claim does not count."""
     low = [setting for setting, _ in sides if on_plateau(rows, setting)]
     guessing = [setting for setting, _ in sides if at_chance(rows, setting)]

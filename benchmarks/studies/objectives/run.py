@@ -2,6 +2,7 @@
 
     python -m benchmarks.studies.objectives.run train --data data  # every cell that is not there yet
     python -m benchmarks.studies.objectives.run train --data data --only "MLM" "ELECTRA" --seeds 0
+    python -m benchmarks.studies.objectives.run decide --data data  # fresh seeds for claims that are undecided
     python -m benchmarks.studies.objectives.run budget --data data  # updates, tokens, operations and hours
     python -m benchmarks.studies.objectives.run plot  # report.png and report.md
 
@@ -20,7 +21,8 @@ its encoder is measured. Directions are also compared after fine-tuning, with an
 language models by their held-out loss on the same kind of masks.
 
 A cell is one setting and one seed, and takes less than four minutes on one core. Its row is appended to RESULTS when it
-is finished, and a cell with a row is not run again. `budget` shows the cost of all cells before they are run.
+is finished, and a cell with a row is not run again. `budget` shows the cost of all cells before they are run. The rows
+of `decide` are in FRESH.
 """
 
 import json
@@ -30,6 +32,7 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.studies.objectives import replication
 from benchmarks.studies.objectives.parts import (
     SENTINELS,
     VOCABULARY,
@@ -51,6 +54,7 @@ from pipelines.recipes.tiny import LOCAL_START_TO_THE_LEFT, tiny_phase
 from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer
 
 RESULTS = Path(__file__).with_name("rows.jsonl")
+FRESH = Path(__file__).with_name("fresh_rows.jsonl")
 WORK = Path("runs/study")
 BUDGET = 1.2e13
 SIZE = VOCABULARY + SENTINELS
@@ -202,8 +206,8 @@ def flops_of(recipe, batch: tuple) -> float:
     return training_flops(config, batch, generator.made_config() if generator else None)
 
 
-def rows() -> dict[str, dict]:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+def rows(results: Path = RESULTS) -> dict[str, dict]:
+    lines = results.read_text().splitlines() if results.exists() else []
     return {row["cell"]: row for row in map(json.loads, lines)}
 
 
@@ -215,14 +219,27 @@ def train(data: Path, only: tuple[str, ...] = tuple(SETTINGS), seeds: tuple[int,
         only: settings.
         seeds: of weights, order and noise.
     """
-    for seed in seeds:
-        for name in only:
-            if f"{name}, seed {seed}" in rows():
-                continue
-            row = cell(name, seed, data)
-            with open(RESULTS, "a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
+    run_cells([(name, seed) for seed in seeds for name in only], data, RESULTS)
+
+
+def decide(data: Path) -> None:
+    """Runs fresh seeds for the undecided claims that take the fewest minutes (`replication.py`).
+
+    Args:
+        data: folder of the texts.
+    """
+    run_cells(replication.cells(list(rows().values())), data, FRESH)
+
+
+def run_cells(cells: list[tuple[str, int]], data: Path, results: Path) -> None:
+    """Runs the (setting, seed) that have no row yet, and appends their rows."""
+    for name, seed in cells:
+        if f"{name}, seed {seed}" in rows(results):
+            continue
+        row = cell(name, seed, data)
+        with open(results, "a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
 
 
 def budget(data: Path, seeds: int = 5, gigaflops: float = 100.0, measuring: float = 30.0) -> None:
@@ -249,9 +266,11 @@ def budget(data: Path, seeds: int = 5, gigaflops: float = 100.0, measuring: floa
 
 def plot() -> None:
     """Draws report.png and writes report.md from the cells that are there."""
-    for path in report(list(rows().values()), RESULTS.with_name("report")):
+    measured = list(rows().values())
+    ending = replication.section(measured, list(rows(FRESH).values()))
+    for path in report(measured, RESULTS.with_name("report"), ending):
         print(path)
 
 
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict({"train": train, "budget": budget, "plot": plot})
+    tyro.extras.subcommand_cli_from_dict({"train": train, "decide": decide, "budget": budget, "plot": plot})
