@@ -177,7 +177,7 @@ class SparseEmbedder(Embedder):
 
     def _part(self, output, row):
         ids = np.flatnonzero(output)
-        return ids, output[ids]
+        return answers.largest_weights(ids, output[ids], self.arguments.get("max_active_dims"))
 
 
 class Reranker(ExportedModel):

@@ -73,7 +73,7 @@ def read_late_folder(folder: Path, arguments: dict[str, Any]) -> tuple[Path, dic
     markers = []
     if (folder / "modules.json").exists():
         model = _open(folder)
-        encoder = read_encoder(model.modules[0])
+        encoder = read_encoder(model.modules[0], late=True)
         found = {"max_length": encoder.max_length, "lowercase": encoder.lowercase, "prompts": model.prompts}
         found |= {"projection": [record for record, _ in _layers(model)], "tokens": _rules(model, encoder.content)}
         ours = {name: ours for ours, name in SIMILARITIES.items()}

@@ -111,14 +111,16 @@ class SparseEmbedder(Embedder):
         activation: "relu" is the formula above; "log1p_relu" applies the logarithm twice.
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
-        lowercase: whether texts are converted to lower case before tokenization.
         prompts: {name: text to put before each text}, or a `Prompts`.
         objective: the training objective of `fit`, whose examples are tuples of a query and documents: usually a
             `kerasbert.retrieval.Splade` around a loss on dot products.
         queries: a `QueryWeights` for queries without an encoder. Default: queries are encoded as documents are.
+        max_active_dims: number of weights that `embed` keeps of each vector, those with the largest absolute values, as
+            in sentence-transformers. Default: all.
         tokenizer: a `Tokenizer`, which is required for text inputs.
-        **kwargs: `name`, `dtype`, and `similarity`, which says how `similarity` compares vectors: "dot" (the default),
-            "cosine", or the negated distances "euclidean" and "manhattan".
+        **kwargs: `name`, `dtype`; `lowercase`, whether texts are converted to lower case before tokenization; and
+            `similarity`, which says how `similarity` compares vectors: "dot" (the default), "cosine", or the negated
+            distances "euclidean" and "manhattan".
 
     Call:
         inputs: a batch. `token_ids` may be (b, c, s) for examples of a query and c - 1 documents.
@@ -126,10 +128,11 @@ class SparseEmbedder(Embedder):
     Returns: float32 (b, vocabulary_size), or (b, c, vocabulary_size), at least 0.
     """
 
-    SAVES = (*Embedder.SAVES, "activation")
+    SAVES = (*Embedder.SAVES, "activation", "max_active_dims")
     SAVED_AS = {
         "pooling": Saved(str),
         "activation": Saved(str),
+        "max_active_dims": Saved(int | None, 1),
         "queries": Saved(dict[str, bool | int | None] | None),
     }
     similarity_name = "dot"
@@ -147,21 +150,24 @@ class SparseEmbedder(Embedder):
         pooling: str = "max",
         activation: str = "relu",
         max_length: int | None = None,
-        lowercase: bool = False,
         prompts: Prompts | dict[str, str] | None = None,
         objective: Loss | str | dict[str, Any] | None = None,
         queries: QueryWeights | dict[str, Any] | None = None,
+        max_active_dims: int | None = None,
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
     ):
-        super().__init__(backbone, max_length, lowercase, prompts, objective, tokenizer, **kwargs)
+        texts: dict[str, Any] = dict(max_length=max_length, prompts=prompts, objective=objective, tokenizer=tokenizer)
+        super().__init__(backbone, **texts, **kwargs)
         for name, value, known in (
             ("pooling", pooling, STRATEGIES),
             ("activation", activation, ACTIVATIONS),
         ):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r:.80}.")
-        self.strategy, self.activation = pooling, activation
+        if max_active_dims is not None and max_active_dims < 1:
+            raise ValueError(f"`max_active_dims` must be at least 1. Received: {max_active_dims}.")
+        self.strategy, self.activation, self.max_active_dims = pooling, activation, max_active_dims
         self.queries = _queries_of(queries)
         self.masked_lm = backbone.make_head("masked_lm")
         self.query_weights = None
@@ -274,12 +280,13 @@ class SparseEmbedder(Embedder):
                 )
             weights = np.asarray(ops.convert_to_numpy(self.query_weights.weight), "float32")
             rows = unmarked_rows(self.tokenizer_of_texts(), texts, self._query_length())
-            return sparse_modules.weighted_presence(rows, weights)
+            return sparse_modules.with_largest(sparse_modules.weighted_presence(rows, weights), self.max_active_dims)
         parts, places = [], []
         for examples, computed in self._computed(self.encode(texts), batch_size):
             parts.append(scipy_sparse.csr_matrix(np.asarray(computed, "float32")))
             places.append(examples)
-        return scipy_sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(places))]
+        vectors = scipy_sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(places))]
+        return sparse_modules.with_largest(vectors, self.max_active_dims)
 
     def similarity(self, queries: Any, documents: Any) -> np.ndarray:
         """Compares vectors of queries with vectors of documents by the similarity of this model.
@@ -346,6 +353,7 @@ class SparseEmbedder(Embedder):
             "prompts": model.prompts,
             "queries": None if found.queries is None else QueryWeights(**found.queries),
             "similarity": model.similarity or "dot",
+            "max_active_dims": sparse_modules.max_active_dims(model),
         }
         return found.encoder.folder, {**stored, **constructor_arguments}
 

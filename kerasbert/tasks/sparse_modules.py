@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..core.quantization import has_integers
+from ..data.tasks.answers import largest_weights
 from ..data.text.json_files import check_types, inside, read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..retrieval.sparse import ACTIVATIONS, STRATEGIES
 from .sentence_transformers.encoder import NO_LIMIT, Encoder, read_encoder, write_encoder
-from .sentence_transformers.model import Model, read_model, write_model
+from .sentence_transformers.model import FILE, Model, read_model, write_model
 from .sentence_transformers.modules import (
     OLD_TYPE,
     SPARSE_TYPE,
@@ -88,6 +89,15 @@ def read_parts(model: Model) -> Parts:
     queries = {"trainable": not settings.get("frozen"), "default": default == "query"}
     queries |= {"max_length": None if length == encoder.max_length else length}
     return Parts(encoder, *_pooling(routes["document"][1]), queries, query)
+
+
+def max_active_dims(model: Model) -> int | None:
+    """The number of weights of a vector that are kept, or None for all."""
+    path, found = model.folder / FILE, model.content.get("max_active_dims")
+    check_types({"max_active_dims": found}, {"max_active_dims": int | None}, path)
+    if found is not None and found < 1:
+        raise ValueError(f"`max_active_dims` in {path} must be at least 1. Received: {found}.")
+    return found
 
 
 def _pooling(module):
@@ -186,7 +196,8 @@ def write(model: Any, folder: Path) -> None:
         folder: the folder of the model, which is also that of the encoder.
     """
     write_encoder(folder, model.max_length, model.lowercase)
-    write_model(folder, "SparseEncoder", model.prompts, model.similarity_name)
+    dims = {"max_active_dims": model.max_active_dims}
+    write_model(folder, "SparseEncoder", model.prompts, model.similarity_name, **dims)
     pooling = {
         "pooling_strategy": model.strategy,
         "activation_function": model.activation,
@@ -220,6 +231,17 @@ def weighted_presence(rows: Sequence[np.ndarray], weights: np.ndarray) -> Any:
     found = scipy_sparse().csr_matrix((weights[indices], indices, starts), shape=(len(rows), len(weights)))
     found.eliminate_zeros()
     return found
+
+
+def with_largest(vectors: Any, count: int | None) -> Any:
+    """Keeps the `count` weights with the largest absolute values in each row of a CSR matrix; None keeps all."""
+    if count is None:
+        return vectors
+    spans = zip(vectors.indptr, vectors.indptr[1:], strict=False)
+    rows = [largest_weights(vectors.indices[a:b], vectors.data[a:b], count) for a, b in spans]
+    indices, data = (np.concatenate([part[i] for part in rows]) for i in range(2))
+    starts = np.cumsum([0, *(len(ids) for ids, _ in rows)])
+    return scipy_sparse().csr_matrix((data, indices, starts), shape=vectors.shape)
 
 
 # === Comparison ===

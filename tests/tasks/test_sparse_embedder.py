@@ -63,15 +63,15 @@ def assert_equal(ours, theirs):
 
 @pytest.mark.one_backend
 @pytest.mark.parametrize(
-    ("cls", "config", "pooling", "activation", "similarity"),
+    ("cls", "config", "pooling", "activation", "similarity", "dims"),
     [
-        (Bert, BertConfig, "max", "relu", "dot"),
-        (DistilBert, DistilBertConfig, "sum", "log1p_relu", "cosine"),
-        (Roberta, RobertaConfig, "max", "log1p_relu", "euclidean"),
-        (Bert, BertConfig, "sum", "relu", "manhattan"),
+        (Bert, BertConfig, "max", "relu", "dot", None),
+        (DistilBert, DistilBertConfig, "sum", "log1p_relu", "cosine", 7),
+        (Roberta, RobertaConfig, "max", "log1p_relu", "euclidean", None),
+        (Bert, BertConfig, "sum", "relu", "manhattan", 500),
     ],
 )
-def test_folders_in_both_directions(cls, config, pooling, activation, similarity, tokenizer, tmp_path):
+def test_folders_in_both_directions(cls, config, pooling, activation, similarity, dims, tokenizer, tmp_path):
     model = SparseEmbedder(
         encoder(tokenizer, cls, config),
         pooling,
@@ -79,6 +79,7 @@ def test_folders_in_both_directions(cls, config, pooling, activation, similarity
         max_length=12,
         prompts={"query": "the old ", "document": ""},
         similarity=similarity,
+        max_active_dims=dims,
         tokenizer=tokenizer,
     )
     model.save_to_preset(tmp_path / "ours")
@@ -105,6 +106,9 @@ def test_queries_without_an_encoder(frozen, backbone, tokenizer, tmp_path):
     model.set_query_weights({"cat": 2.5, "dogs": 1.5, "the": 0.25, "nothing": 3.0})
     assert model.decode(model.embed_queries("the cat the cat")) == [[("cat", 2.5), ("the", 0.25)]]
     assert model.embed_queries("mat").nnz == 0
+    model.max_active_dims = 1
+    assert model.decode(model.embed_queries("the cat")) == [[("cat", 2.5)]]
+    model.max_active_dims = None
     model.save_to_preset(tmp_path / "ours")
     theirs = peer(tmp_path / "ours")
     assert_equal(model, theirs)
@@ -241,6 +245,7 @@ def test_bad_input(backbone, tokenizer, tmp_path):
         ({"pooling": "mean"}, "`pooling` must be one of max, sum"),
         ({"activation": "gelu"}, "`activation` must be one of relu"),
         ({"similarity": "max_sim"}, "`similarity` must be one of cosine"),
+        ({"max_active_dims": 0}, "`max_active_dims` must be at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             SparseEmbedder(backbone, **options)
@@ -267,6 +272,8 @@ def test_bad_input(backbone, tokenizer, tmp_path):
         ("1_SpladePooling/config.json", {"chunk": 3}, r"unknown settings \['chunk'\]"),
         ("modules.json", ["base.modules.Transformer", "sparse_encoder.models.SparseAutoEncoder"], "SparseAutoEncoder"),
         ("modules.json", "[{", "must be JSON"),
+        ("config_sentence_transformers.json", {"max_active_dims": "8"}, "`max_active_dims` in .* must be int"),
+        ("sentence_bert_config.json", {"query_length": 8, "transformer_task": "fill-mask"}, "Received: query_length"),
     ):
         shutil.rmtree(tmp_path / "bad", ignore_errors=True)
         shutil.copytree(tmp_path / "good", tmp_path / "bad")

@@ -140,6 +140,19 @@ def filled_masks(tokenizer: Tokenizer, logits: np.ndarray, top_k: int) -> list[l
     ]
 
 
+def largest_weights(ids: np.ndarray, weights: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ids and weights of the `count` weights with the largest absolute values, in the order of `ids`.
+
+    Args:
+        ids, weights: the components of a sparse vector that are stored, (n,).
+        count: None for all of them.
+    """
+    if count is None or len(ids) <= count:
+        return ids, weights
+    best = np.sort(np.argsort(-np.abs(weights), kind="stable")[:count])
+    return ids[best], weights[best]
+
+
 def sparse_weights(tokens: Sequence[str], ids: np.ndarray, weights: np.ndarray, top_k: int | None) -> list[tuple]:
     """The tokens with the largest weights of a sparse vector, [(token, weight)], with the largest first.
 

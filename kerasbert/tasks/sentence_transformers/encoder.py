@@ -19,6 +19,8 @@ _FILES = (FILE, *(f"sentence_{name}_config.json" for name in (
 NO_LIMIT = 1_000_000  # tokens: the length where neither the tokenizer nor the model has a limit
 # What the outputs of an encoder are called for each task.
 _OUTPUTS = {"feature-extraction": "last_hidden_state", "fill-mask": "logits", "sequence-classification": "logits"}
+# Settings that differ between queries and documents.
+_OF_ROLES = ("query_length", "document_length", "query_expansion")
 # Options of transformers' loading functions that do not change the outputs.
 _HARMLESS = {
     "add_pooling_layer", "attn_implementation", "device_map", "dtype", "low_cpu_mem_usage", "torch_dtype", "use_cache",
@@ -61,12 +63,14 @@ class _Fields:
     config_kwargs: dict | None
 
 
-def read_encoder(module: Module, task: str = "feature-extraction") -> Encoder:
+def read_encoder(module: Module, task: str = "feature-extraction", late: bool = False) -> Encoder:
     """Reads the settings of a Transformer module.
 
     Args:
         module: the module.
         task: the task that the module must have, or by default has.
+        late: whether it is that of a late-interaction model, which may have other lengths for queries than for
+            documents. The caller reads them from the `content`.
     """
     if module.kind != "Transformer":
         raise refuse(module.path, [module], "The first module must be a Transformer.")
@@ -75,6 +79,12 @@ def read_encoder(module: Module, task: str = "feature-extraction") -> Encoder:
     check_types(content, typing.get_type_hints(_Fields), path)
     default = "fill-mask" if "MLMTransformer" in module.type else "feature-extraction"
     _check(content, {"transformer_task": default, **content}["transformer_task"], task, path)
+    given = [] if late else [name for name in _OF_ROLES if content.get(name) is not None]
+    if given:
+        raise ValueError(
+            f"Only late-interaction models have lengths of their own for queries and documents. Received: "
+            f"{', '.join(given)} in {path}. Remove the settings to use `max_seq_length` for all texts."
+        )
     longest = content.get("max_seq_length") or _tokenizer_arguments(content).get("model_max_length")
     if longest is not None and longest < 1:
         raise ValueError(f"`max_seq_length` in {path} must be at least 1. Received: {longest}.")
