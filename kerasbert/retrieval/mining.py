@@ -1,5 +1,6 @@
 """Hard negatives: documents that a model finds similar to a query, but that are not its positives."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -128,7 +129,7 @@ def mine_hard_negatives(
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
-    most = max(map(len, positives.values()))
+    most = max(collections.Counter(query for query, _ in pairs).values())  # with pairs that occur several times
     last, rng, rows = rules.last_rank(most, reranker is not None), np.random.default_rng(seed), []
     queries, vectors, similarity = _vectors(model, list(positives), documents, batch_size)
     nearest = search(queries, vectors, min(last + most, len(documents)), similarity).numbers

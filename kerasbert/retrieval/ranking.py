@@ -126,11 +126,12 @@ class GIST(Loss):
 
     def call(self, vectors, labels, step):
         guides = [ops.stop_gradient(unit(ops.cast(labels[:, i], "float32"))) for i in range(len(vectors))]
-        own = ops.sum(guides[0] * guides[1], axis=-1)
+        positive = ops.cast(ops.eye(ops.shape(guides[0])[0]), "bool")
+        # From the product of all pairs: equal texts are then as similar as the row's own, to the last bit.
+        own = ops.sum(ops.where(positive, all_cosines(guides[0], guides[1]), 0.0), axis=1)
         threshold = own - self.margin * (ops.abs(own) if self.relative else 1.0)
         pairs = [(0, 1)] + [(0, 0)] * self.contrast_anchors + [(1, 1)] * self.contrast_positives
         pairs += [(0, j) for j in range(2, len(vectors))]
-        positive = ops.cast(ops.eye(ops.shape(own)[0]), "bool")
         logits = []
         for i, j in pairs:
             allowed = step.real[None] & (all_cosines(guides[i], guides[j]) <= threshold[:, None])

@@ -244,9 +244,10 @@ class LambdaLoss(ScoreLoss):
 
         sum over y_i > y_j of w_ij (-log2 sigmoid(sigma (s_i - s_j))) / number of pairs in the batch
 
-    With D_r = log2(1 + r) of the rank r by score and the gains G = (2^y - 1) / IDCG, the weights are 1 for "none"
-    (RankNet); G_i / D_i for "ndcg1", over all pairs; |1 / D_d - 1 / D_{d+1}| |G_i - G_j|, where d = |r_i - r_j|, for
-    "ndcg2"; |1 / D_i - 1 / D_j| |G_i - G_j| for "lambda_rank"; and mu times the third plus the fourth for "ndcg2pp".
+    With D_r = log2(1 + r) of the rank r by score and the gains G = (2^max(0, y) - 1) / IDCG, the weights are 1 for
+    "none" (RankNet); G_i / D_i for "ndcg1", over all pairs; |1 / D_d - 1 / D_{d+1}| |G_i - G_j|, where d = |r_i - r_j|,
+    for "ndcg2"; |1 / D_i - 1 / D_j| |G_i - G_j| for "lambda_rank"; and mu times the third plus the fourth for
+    "ndcg2pp".
 
     Args:
         weighting: a name from `WEIGHTINGS`.
@@ -276,8 +277,9 @@ class LambdaLoss(ScoreLoss):
         scores, labels, real = (ops.take_along_axis(x, order, axis=1) for x in (scores, labels, step.real))
         rank = ops.cast(ops.arange(1, scores.shape[1] + 1), "float32")
         first = rank <= (self.k or scores.shape[1])
-        ideal = ops.sum(ops.where(first[None], (2.0**best - 1) / log2(1 + rank), 0.0), axis=1, keepdims=True)
-        gain = (2.0**labels - 1) / ops.maximum(ideal, 1e-10)
+        best, gained = (2.0 ** ops.maximum(x, 0.0) - 1 for x in (best, labels))
+        ideal = ops.sum(ops.where(first[None], best / log2(1 + rank), 0.0), axis=1, keepdims=True)
+        gain = gained / ops.maximum(ideal, 1e-10)
         pairs = real[:, :, None] & real[:, None] & (first[:, None] | first[None])[None]
         if self.weighting != "ndcg1":
             pairs = pairs & (labels[:, :, None] > labels[:, None])

@@ -76,10 +76,13 @@ def all_cosines(one, other):
 
 
 def all_euclidean(one, other):
-    """Euclidean distances of all rows of one to all rows of the other."""
-    squares = (ops.sum(ops.square(x), axis=-1) for x in (one, other))
-    first, second = squares
-    return root(first[:, None] - 2 * all_dots(one, other) + second[None])
+    """Euclidean distances of all rows of one to all rows of the other; exactly 0 from a row to itself."""
+    products = all_dots(one, other)
+    if one is other:  # of the same rounding as the products
+        first = second = ops.diagonal(products)
+    else:
+        first, second = (ops.sum(ops.square(x), axis=-1) for x in (one, other))
+    return root(first[:, None] - 2 * products + second[None])
 
 
 def all_manhattan(one, other):

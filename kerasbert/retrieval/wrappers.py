@@ -103,7 +103,7 @@ LAYER_WEIGHTS = {
 class AdaptiveLayer(Wrapper):
     """A loss on the vectors of the last layer and of earlier ones, so that layers can be left out (2402.14776).
 
-        loss(last) + mean_i w_i loss(layer i) + sum_i t KL(softmax(last / t) || softmax(layer i / t))
+        a loss(last) + b mean_i w_i loss(layer i) + c sum_i t KL(softmax(last / t) || softmax(layer i / t))
 
     The distributions are over the components of a vector, and the last layer has no gradient there. With a
     `Matryoshka` inside, it is the 2D Matryoshka loss (Li et al. 2024).
@@ -113,6 +113,7 @@ class AdaptiveLayer(Wrapper):
         layers_per_step: number of earlier layers that are chosen at random in each step; None for all.
         weighting: the weight of layer i, where 0 is the output of the embeddings: a name from `LAYER_WEIGHTS`.
         temperature: t, or 0 without the divergences.
+        last_weight, earlier_weight, divergence_weight: a, b and c.
 
     Call:
         vectors: the columns, each float (b, l, m), with one vector per layer, the last layer at the end.
@@ -121,6 +122,9 @@ class AdaptiveLayer(Wrapper):
     layers_per_step: int | None = 1
     weighting: str = "uniform"
     temperature: float = 0.3
+    last_weight: float = 1.0
+    earlier_weight: float = 1.0
+    divergence_weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -134,13 +138,14 @@ class AdaptiveLayer(Wrapper):
         earlier = vectors[0].shape[1] - 1
         count = min(self.layers_per_step or earlier, earlier)
         used, last = chosen(step.seed, earlier, count), [vector[:, -1] for vector in vectors]
-        total = self.loss.call(last, labels, step)
+        total = self.last_weight * self.loss.call(last, labels, step)
         for i in range(earlier):
             layer = [vector[:, i] for vector in vectors]
-            weight = LAYER_WEIGHTS[self.weighting](i) / count
+            weight = self.earlier_weight * LAYER_WEIGHTS[self.weighting](i) / count
             total = total + used[i] * weight * self.loss.call(layer, labels, step)
             if self.temperature > 0:
-                total = total + used[i] * self.temperature * self._divergence(last, layer, step)
+                weight = self.divergence_weight * self.temperature
+                total = total + used[i] * weight * self._divergence(last, layer, step)
         return total
 
     def _divergence(self, last, layer, step):

@@ -102,12 +102,24 @@ def test_embedders():
     check(found, [embedder_problem(case, arrays) for case in found])
 
 
+def test_guides_of_equal_texts():
+    """A positive that occurs in other rows is as similar for the guide as the row's own: none is left out."""
+    vectors = [R(90, 16, 6), R(91, 16, 6)]
+    guides = np.stack([R(92, 16, 8), np.tile(R(93, 1, 8), (16, 1))], axis=1)
+    loss = GIST(0.1, contrast_anchors=False, contrast_positives=False)(vectors, guides)
+    np.testing.assert_allclose(to_numpy(loss), to_numpy(MultipleNegatives(scale=10.0)(vectors)), rtol=1e-5)
+
+
 def test_adaptive_layer():
     layers = [np.stack([R(start + 2 * i, 3, 5) for i in range(3)], axis=1) for start in (80, 81)]
     found = cases("embedder", "adaptive_layer")
     losses = [AdaptiveLayer("ranking", layers_per_step=None, weighting=c["settings"]["layer_weighting"]) for c in found]
+    losses += [AdaptiveLayer("ranking", None, "uniform", 0.3, *weights) for weights in (*np.eye(3).tolist(), [2, 3, 5])]
     problems = [(lambda *columns, loss=loss: loss(columns), layers) for loss in losses]
-    for case, (loss, (anchors, _)) in zip(found, losses_and_gradients(problems), strict=True):
+    results = losses_and_gradients(problems)
+    last, earlier, divergence, together = (loss for loss, _ in results[-4:])
+    np.testing.assert_allclose(together, 2 * last + 3 * earlier + 5 * divergence, rtol=1e-5)
+    for case, (loss, (anchors, _)) in zip(found, results[:-4], strict=True):
         np.testing.assert_allclose(loss, case["loss"], rtol=1e-5)
         norms = [np.linalg.norm(anchors[:, i]) for i in range(3)]
         np.testing.assert_allclose(norms, case["grad_norms_anchor_per_layer"], rtol=1e-5)

@@ -269,7 +269,7 @@ def cases():
         "list_net": ("ListNet", LISTS, LABELS, losses.ListNetLoss, {}),
         "list_mle": (ListMLE(keep_order=False), LISTS, LABELS, losses.ListMLELoss, dict(respect_input_order=False)),
         "p_list_mle": ("PListMLE", LISTS, LABELS, losses.PListMLELoss, {}),
-        "lambda": ("LambdaLoss", LISTS, LABELS, losses.LambdaLoss, {}),
+        "lambda": ("LambdaLoss", LISTS, [[2, 0, 1, -1], *LABELS[1:]], losses.LambdaLoss, {}),
         "rank_net": ("RankNet", LISTS, LABELS, losses.RankNetLoss, {}),
         "adr_mse": ("ADRMSE", LISTS, LABELS, losses.ADRMSELoss, {}),
     }  # fmt: skip
