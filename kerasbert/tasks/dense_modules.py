@@ -64,11 +64,9 @@ def read_chain(model: Model) -> Chain:
     modules = model.modules[1:]
     unknown = [module for module in modules if module.kind not in MODULE_SETTINGS]
     if unknown or [module.kind for module in modules].count("Pooling") != 1:
-        raise refuse(
-            model.folder,
-            model.modules,
-            f"The modules after the encoder must be one Pooling, and {', '.join(MODULE_SETTINGS)}.",
-        )
+        others = ", ".join(kind for kind in MODULE_SETTINGS if kind != "Pooling")
+        wanted = f"The modules after the encoder must be one Pooling, and any of {others}."
+        raise refuse(model.folder, model.modules, wanted)
     at = next(i for i, module in enumerate(modules) if module.kind == "Pooling")
     names, pools_prompts = _poolings(modules[at])
     before = [layer_of(module, OF_TOKENS) for module in modules[:at]]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from ..data.text.json_files import shortened
@@ -51,13 +52,17 @@ def pooled(name, x, real, prompt_lengths=None):
         x: float (b, s, m).
         real: bool (b, s), True at tokens that are not padding.
         prompt_lengths: int (b,); the first tokens of a row that are left out. The weights of "weightedmean" stay those
-            of the whole row.
+            of the whole row. Without tokens, the result is 0, but for "max" minus infinity and for "cls" the first
+            hidden state, as in sentence-transformers.
     """
     if prompt_lengths is None:
         return POOLINGS[name][0](x, real)
     places = ops.cumsum(ops.cast(real, "int32"), axis=1)
     real = real & (places > prompt_lengths[:, None])
-    return _position_weighted_mean(x, real, places) if name == "weightedmean" else POOLINGS[name][0](x, real)
+    if name == "weightedmean":
+        return _position_weighted_mean(x, real, places)
+    found, of_none = POOLINGS[name][0](x, real), {"max": -np.inf, "lasttoken": 0.0}.get(name)
+    return found if of_none is None else ops.where(ops.any(real, axis=1, keepdims=True), found, of_none)
 
 
 def parsed_poolings(pooling: Any) -> tuple[list[VectorLayer], list[str], list[VectorLayer]]:

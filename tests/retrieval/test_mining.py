@@ -128,6 +128,9 @@ def test_pooling_without_the_prompt():
         for name, expected in case["output"].items():
             vectors = to_numpy(pooled(name, ops.convert_to_tensor(R(30, 3, 4, 3)), ops.convert_to_tensor(mask), left))
             np.testing.assert_allclose(vectors, expected, atol=1e-6, err_msg=f"{name} {case['settings']}")
+    x, whole = ops.convert_to_tensor(R(30, 3, 4, 3)), ops.full((3,), 4, "int32")  # rows that end inside the prompt
+    for name, of_none in {"mean": 0.0, "weightedmean": 0.0, "lasttoken": 0.0, "max": -np.inf}.items():
+        assert (to_numpy(pooled(name, x, ops.ones((3, 4), "bool"), whole)) == of_none).all(), name
 
 
 @pytest.mark.one_backend
