@@ -36,7 +36,7 @@ def embed(
     text: an .npz with the arrays `vectors` and `lengths`.
 
     Args:
-        input: file of texts, one per line, a table, or hf://name:configuration#split.
+        input: file of texts, one per line (blank lines are left out), a table, or hf://name:configuration#split.
         model: folder of an embedder, or hf://org/name.
         output: file for the vectors: .npy for dense vectors, .npz for others.
         column: name of the column of texts in a table.

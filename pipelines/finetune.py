@@ -199,7 +199,7 @@ def read_texts(
         check_evaluable(testing[name], path)
     training = objective.mined(spec.kind, model, training, reading, options.batch_size)
     shown, validation = split_tenth(training) if options.chooses else (training, None)
-    loss = objective.loss_for(spec.kind, shown, updates_of(len(shown), options.batch_size, options.epochs))
+    loss = objective.loss_for(spec.kind, training, updates_of(len(shown), options.batch_size, options.epochs))
     if spec.kind in EMBEDDERS:
         check_examples(loss, shown, options.batch_size, data)
     print(counted(len(training), "example"))

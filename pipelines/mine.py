@@ -97,6 +97,11 @@ def mine(
     rows = mine_hard_negatives(
         found.x, miner, corpus, chosen, layout, scorer, with_scores=with_scores, seed=seed, batch_size=batch_size
     )
+    if not rows:
+        raise ValueError(
+            f"The rules must leave negatives. Received: {input}, none of whose queries has enough. Mine fewer, change "
+            "the limits, or add --documents."
+        )
     names = columns_of(layout, chosen.num_negatives, with_scores)
     with text_written_whole(output) as file:
         for row in rows:

@@ -27,8 +27,8 @@ class Objective(Options):
     Args:
         loss: a loss of kerasbert.retrieval with options, as in Python: "CoSENT(scale=20)". Default: by the columns.
             Pairs, triplets and n-tuples without labels: MultipleNegatives; pairs with 0 or 1: OnlineContrastive; pairs
-            with scores: CoSENT; texts with classes: BatchHardSoftMargin. For rerankers BinaryCrossEntropy,
-            MeanSquaredError, LambdaLoss for lists, or SampledNegatives.
+            with scores: CoSENT; pairs with classes: PairClasses; texts with classes: BatchHardSoftMargin. For rerankers
+            BinaryCrossEntropy, MeanSquaredError, LambdaLoss for lists, or SampledNegatives.
         matryoshka: train prefixes of the vectors, too: --matryoshka 384 128 32.
         mine_negatives: number of hard negatives to find for each pair of a query and a positive.
         miner: the embedder that finds them. Default: the model itself, before training.
@@ -134,6 +134,10 @@ def default_loss(kind: str, examples: Examples) -> Loss:
             return loss_of("SampledNegatives")
         if isinstance(examples.x[0][-1], list):
             return loss_of("LambdaLoss")
+        if not is_numeric:
+            raise ValueError(
+                f"A reranker learns from numbers. Received: {labels[0]!r:.60}. Use --task classes for classes of pairs."
+            )
         is_share = is_numeric and min(labels) >= 0 and max(labels) <= 1
         return loss_of("BinaryCrossEntropy" if is_share else "MeanSquaredError")
     if kind in ("sparse", "multivector") and labels is None:
@@ -148,6 +152,8 @@ def default_loss(kind: str, examples: Examples) -> Loss:
         )
     if len(examples.x[0]) == 1:
         return loss_of("BatchHardSoftMargin")
+    if not is_numeric:
+        return loss_of({"name": "PairClasses", "labels": sorted(set(labels))})
     return loss_of("OnlineContrastive" if is_numeric and set(labels) <= {0, 1} else "CoSENT")
 
 

@@ -204,6 +204,9 @@ def test_losses_for_columns():
     assert chosen("embed", ("a", "b"), [0.0, 1.0]) == "OnlineContrastive"
     assert chosen("embed", ("a", "b"), [0.3, 4.0]) == "CoSENT"
     assert chosen("embed", ("a",), ["x", "y"]) == "BatchHardSoftMargin"
+    assert chosen("embed", ("a", "b"), ["no", "yes"]) == "PairClasses(labels=('no', 'yes'))"
+    with pytest.raises(ValueError, match="A reranker learns from numbers. Received: 'no'.*--task classes"):
+        chosen("rerank", ("a", "b"), ["no", "yes"])
     assert chosen("rerank", ("a", "b"), [0.0, 1.0]) == "BinaryCrossEntropy"
     assert chosen("rerank", ("a", "b"), [-2.0, 1.0]) == "MeanSquaredError"
     assert chosen("rerank", ("a", ["b", "c"]), [[1.0, 0.0]] * 2) == "LambdaLoss"
@@ -290,6 +293,8 @@ def test_mined_files(model, pairs, tmp_path, capsys):
         mine(pairs, model, output, layout=layout, with_scores=with_scores)
         assert list(json.loads(output.read_text().splitlines()[0])) == expected
         assert read_text_columns(output).y[0] is not None
+    with pytest.raises(ValueError, match="The rules must leave negatives. Received: .*pairs.jsonl, none of whose"):
+        mine(pairs, model, tmp_path / "again.jsonl", rules=Rules(num_negatives=100))
     with pytest.raises(ValueError, match="pairs without labels. Received: .* rows of 2 texts and labels"):
         mine(str(output), model, tmp_path / "again.jsonl")
 
