@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .core.registration import ENGINES, Deferred, refuse_keras, register_with_keras
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _SUBMODULES = (
     "backend",

@@ -30,7 +30,7 @@ COMMANDS = {
     },
     "Tasks": {
         "finetune": "fine-tune a pretrained model, evaluate it and save it",
-        "evaluate": "score a model on examples, a corpus or a suite of tasks",
+        "evaluate": "score a model on examples, a corpus, minimal pairs or searches",
         "predict": "run a model on text or files",
     },
     "Search": {

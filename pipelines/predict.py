@@ -61,10 +61,10 @@ def predict(
             never empty.
         prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
         columns: names of the columns that cannot be guessed: text, and pair of texts.
-        engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU. The model is exported at the first
-            time, and the export is kept in the user's cache folder. A folder that is an export in ONNX already is
+        engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU. The model is exported the first
+            time, and the export is kept in the user's cache folder. A folder that already is an export in ONNX is
             always run by ONNX Runtime.
-        texts: lines to answer, instead of a file or standard input.
+        texts: texts to run the model on, instead of a file or standard input.
     """
     _check_texts(texts, input)
     check_outputs({"--output": output}, {"--input": input})

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from kerasbert import command_line, retrieval
+from kerasbert import __version__, command_line, retrieval
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -68,6 +68,21 @@ def test_the_counts_of_the_comparison():
     assert f"like those of {count} published encoders" in README
     assert f"| {count} | the reference | the reference | {equal[0]} | {equal[1]} |" in README
     assert f"KerasHub {peers['KerasHub']['version'][:4]} | ZeroModels {peers['ZeroModels']['version']}" in README
+
+
+def test_the_version_is_the_same_everywhere():
+    """`pip install` of a wheel in docs/scaling.md names it, too."""
+    texts = {
+        "README.md": f"| | kerasbert {__version__.rpartition('.')[0]} |",
+        "CHANGELOG.md": f"\n\n## {__version__}\n",
+        "CITATION.cff": f"\nversion: {__version__}\n",
+        "docs/release_notes.md": f"\n\n## {__version__}\n",
+        "docs/scaling.md": f"kerasbert-{__version__}-py3-none-any.whl",
+    }
+    for name, expected in texts.items():
+        text = (REPOSITORY / name).read_text(encoding="utf-8")
+        assert expected in text, name
+        assert "\n## " not in expected or text.index("\n## ") == text.index(expected) + 1, name  # the first version
 
 
 def test_make_targets_exist():

@@ -54,6 +54,19 @@ QUERIES = {
     "ColBERT": "guides/late_interaction",
     "learning rate": "troubleshooting",
     "add a model": "adding_a_family",
+    "own tokenizer": "guides/pretrain",
+    "two GPUs": "scaling",
+    "continue pretraining": "guides/continue_domain",
+    "convert to transformers": "guides/checkpoints",
+    "resume after a crash": "guides/checkpoints",
+    "sentence embeddings": "guides/embed",
+    "class weights": "troubleshooting",
+    "tensorboard": "troubleshooting",
+    "which model": "troubleshooting",
+    "long documents": "troubleshooting",
+    "batch inference": "troubleshooting",
+    "random seed": "troubleshooting",
+    "release notes": "release_notes",
 }
 
 

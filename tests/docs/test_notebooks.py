@@ -21,8 +21,8 @@ STEPS = "3"
 
 
 def code_cells(text):
-    """The code of the cells of a notebook in MyST's format, in order."""
-    return re.findall(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    """The code of the cells of a notebook in MyST's format, in order; options such as `:tags:` are no code."""
+    return re.findall(r"^```\{code-cell\}[^\n]*\n(?::\w+:.*?\n\n)?(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def parsed_cells(path):
@@ -38,7 +38,7 @@ def unlabeled(figure):
 
 def test_cells_are_found():
     text = "---\nkernel: x\n---\n\n```{code-cell} python\na = 1\n```\n\n"
-    text += "```python\nb\n```\n\n```{code-cell} python\nc\n```\n"
+    text += "```python\nb\n```\n\n```{code-cell} python\n:tags: [hide-input]\n\nc\n```\n"
     assert code_cells(text) == ["a = 1\n", "c\n"]
 
 
@@ -75,7 +75,10 @@ def test_only_public_names_are_imported(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
 def test_conclusions_are_checked_in_whole_runs(path):
+    """In the last cell, which the pages hide, as the first one with the numbers of steps."""
     text = path.read_text(encoding="utf-8")
+    hidden = [code for code in code_cells(text) if f":tags: [hide-input]\n\n{code}" in text]
+    assert hidden == [code_cells(text)[0], code_cells(text)[-1]]
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE)[-1] == "What the numbers say"
     (check,) = parsed_cells(path)[-1].body
     assert isinstance(check, ast.If) and ast.unparse(check.test) == "not LIMIT"

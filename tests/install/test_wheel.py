@@ -1,6 +1,7 @@
 """The wheel: what it carries, and that its pipelines run as `kerasbert.pipelines`."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,13 +9,16 @@ import zipfile
 
 import pytest
 
+from kerasbert import __version__
+from kerasbert.checkpoints.folder import SHIPPED
 from kerasbert.models import Bert, BertConfig
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
 
-FOLDERS, FILES = ("kerasbert", "pipelines"), ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+FOLDERS, FILES = ("kerasbert", "pipelines"), ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 MODEL = "saved_models/bert_mini_en"
+ADDRESSES = {"DOCS_REPOSITORY": "https://code.example/kerasbert/", "DOCS_SITE": "https://pages.example/"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def wheel(tmp_path_factory):
     for folder in (MODEL, "saved_models/mine"):
         Bert(BertConfig(vocabulary_size=11, **sizes)).save_to_preset(copy / folder)
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "dist"), str(copy)]
-    process = subprocess.run(build, capture_output=True, text=True)
+    process = subprocess.run(build, capture_output=True, text=True, env={**os.environ, **ADDRESSES})
     assert process.returncode == 0, process.stdout + process.stderr
     (path,) = (copy / "dist").iterdir()
     return path
@@ -47,14 +51,32 @@ def test_the_wheel_lists_the_package_its_pipelines_and_a_model(wheel):
     assert names == expected | {"kerasbert/py.typed"} | {f"kerasbert/{MODEL}/{name}" for name in files}
 
 
-def test_the_wheel_has_the_command_and_its_extras(wheel):
+@pytest.fixture(scope="module")
+def information(wheel):
+    """The files about the package in the wheel."""
     archive = zipfile.ZipFile(wheel)
-    read = {name.partition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
-    assert "kerasbert = kerasbert.command_line:main" in archive.read(read["entry_points.txt"]).decode()
-    metadata = archive.read(read["METADATA"]).decode().splitlines()
+    names = [name for name in archive.namelist() if ".dist-info/" in name]
+    return {name.partition("/")[2]: archive.read(name).decode() for name in names}
+
+
+def test_the_wheel_has_the_command_and_its_extras(information):
+    assert "kerasbert = kerasbert.command_line:main" in information["entry_points.txt"]
+    metadata = information["METADATA"].splitlines()
     assert {"Provides-Extra: cuda", "Provides-Extra: tpu", "Provides-Extra: all"} <= {*metadata}
     assert "Requires-Dist: jax[cuda12]>=0.7; extra == 'cuda'".replace("'", '"') in metadata
     assert "Requires-Dist: jax[tpu]>=0.7; extra == 'tpu'".replace("'", '"') in metadata
+
+
+def test_the_wheel_has_licenses_and_addresses(information):
+    """What it carries is named with its terms, and links of the README lead to the repository, which has the files."""
+    assert "Version 2.0, January 2004" in information["licenses/LICENSE"]
+    for name in SHIPPED:
+        assert f"kerasbert/saved_models/{name} " in information["licenses/NOTICE"]
+    header, readme = information["METADATA"].split("\n\n", 1)
+    assert f"Version: {__version__}" in header and f"Project-URL: Documentation, {ADDRESSES['DOCS_SITE']}" in header
+    links = re.findall(r'\]\(([^)]*)\)|src(?:set)?="([^"]*)"', readme)
+    assert len(links) > 15 and all(f"{link}{source}".startswith("https://") for link, source in links)
+    assert f"{ADDRESSES['DOCS_REPOSITORY']}raw/HEAD/docs/_static/objectives" in readme
 
 
 USE = """
