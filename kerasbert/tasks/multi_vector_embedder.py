@@ -162,8 +162,8 @@ class MultiVectorEmbedder(Embedder):
         if rows.get("attended") is not None:
             inputs = {**inputs, "lengths": None, "padding_mask": rows["attended"]}
         expansion = self.tokens.expansion
-        if expansion is not None and not expansion.attend and self.backbone.counts_real_tokens:
-            # RoBERTa counts the added tokens, too: all that are not the padding token.
+        if expansion is not None and self.backbone.counts_real_tokens:
+            # RoBERTa counts the added tokens, too, unless they are the padding token.
             real = ops.cast(inputs["token_ids"] != self.backbone.config.pad_id, "int32")
             inputs = {**inputs, "position_ids": ops.cumsum(real, axis=-1) * real - 1}
         x = self.outputs_of_backbone(inputs, training)["sequence_output"]

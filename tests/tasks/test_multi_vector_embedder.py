@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.models import Roberta, RobertaConfig
 from kerasbert.retrieval import CoSENT, DistillKL, MarginMSE, MultipleNegatives, max_sim, similarity
 from kerasbert.retrieval.late_interaction import max_sim_of_texts
 from kerasbert.tasks import Dense, LayerNorm, MultiVectorEmbedder, Normalize, Prompts, QueryExpansion, TokenRules
@@ -48,6 +49,16 @@ def test_added_tokens_read_the_text_but_are_not_read(make):
     np.testing.assert_allclose(long[:4], short, atol=1e-6)
     attending = make(TokenRules(expansion=QueryExpansion(8, attend=True))).embed_queries("Ann")
     assert np.abs(attending[:3] - long[:3]).max() > 1e-3
+
+
+@pytest.mark.one_backend
+def test_added_padding_tokens_have_no_positions_in_roberta(make, tokenizer):
+    sizes = dict(num_layers=1, hidden_dim=12, num_heads=2, feed_forward_dim=16, max_length=20, initializer_range=0.5)
+    config = RobertaConfig(**sizes, vocabulary_size=tokenizer.vocabulary_size, pad_id=tokenizer.pad_id)
+    padding = QueryExpansion(8, attend=True, token=tokenizer.tokens[tokenizer.pad_id])
+    vectors = make(TokenRules(expansion=padding), backbone=Roberta(config)).embed_queries("Ann")
+    np.testing.assert_allclose(vectors[4:], np.repeat(vectors[3:4], 4, axis=0), atol=1e-6)
+    assert np.abs(vectors[2] - vectors[3]).max() > 1e-3
 
 
 def test_scored_tokens_lengths_and_prompts(make, tokenizer):
