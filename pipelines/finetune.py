@@ -101,7 +101,7 @@ def finetune(
     else:
         found = read_data(spec, task, data, sources, files, start.text_to_text, training)
     tuning = FineTuning(model, output, task, found, start, training, optimizer, generation, lora)
-    runs, kept = [], ()
+    runs, kept, recipe = [], (), {}
     for seed in training.seeds:
         trained, scores = tuning.run(seed, log)
         measured, answers = tuning.measure(trained)
@@ -110,9 +110,9 @@ def finetune(
         if seed == training.seeds[0]:
             tuning.save(trained, answers, answer_files)
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
-    read = {"source": str(data), "examples": found.num_examples}
-    _write_card(output, TITLES[spec.kind], read, tuning.recipe, runs, kept)
-    return _written(output, {"runs": runs, **summary(runs)}, tuning.recipe, answer_files)
+            recipe = tuning.recipe(trained)
+    _write_card(output, TITLES[spec.kind], {"source": str(data), "examples": found.num_examples}, recipe, runs, kept)
+    return _written(output, {"runs": runs, **summary(runs)}, recipe, answer_files)
 
 
 def _checked_task(task: str, columns: Columns, objective: Objective, start: Start) -> TaskSpec:

@@ -70,6 +70,8 @@ def test_commands_run_in_order(files, monkeypatch):
     expected = {"train-tokenizer", "prepare-corpus", "pretrain", "finetune", "evaluate", "predict", "show", "info"}
     assert ran == expected
     assert (files / "runs/tiny/model/model.safetensors").exists()
-    assert (files / "saved_models/mine/metrics.json").exists() and (files / "attention.html").exists()
+    metrics = json.loads((files / "saved_models/mine/metrics.json").read_text())
+    assert metrics["recipe"]["learning_rate"] == 3e-4  # the default for a model of width 256
+    assert (files / "attention.html").exists()
     answers = (files / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["input"] for line in answers] == ["the cat sat", "the dog ran"]

@@ -53,6 +53,7 @@ class Embedder(Task):
         "objective": Saved(str | dict | None, highest=10_000),
     }
 
+    default_learning_rate = 5e-5  # that of sentence-transformers: most embedders have been trained as such before
     similarity_name = "cosine"  # how vectors are compared: a name from `retrieval.similarity.SIMILARITIES`
     similarities = ("cosine", "dot", "euclidean", "manhattan")  # those that the argument `similarity` can be
     extra_inputs = ("prompt_lengths",)

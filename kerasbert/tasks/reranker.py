@@ -67,6 +67,7 @@ class Reranker(Task):
         "objective": Saved(str | dict | None, highest=10_000),
     }
 
+    default_learning_rate = 5e-5  # as that of embedders
     hub_task = "text-ranking"
     example_call = 'model.rank("A query.", ["A document.", "Another document."])'
     label_head = "classifier"

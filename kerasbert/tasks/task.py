@@ -22,6 +22,8 @@ class Task(Trainable):
     """Base class of fine-tuning tasks.
 
     `fit` without `compile` uses the loss of the task, and AdamW with linear decay after a warm-up of 10% of the steps.
+    The peak of the learning rate depends on the width of the backbone (`training.fine_tuning_rate`), unless a subclass
+    has a `default_learning_rate`.
     A subclass implements `default_loss()` and, if it has metrics, `default_metrics()`.
     """
 

@@ -9,7 +9,7 @@ from .local_start import start_with_local_attention
 from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
 from .progressive import ProgressiveAdamW, ProgressiveLamb
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log
-from .schedules import InverseSquareRoot, RootDecay, WarmupDecay
+from .schedules import InverseSquareRoot, RootDecay, WarmupDecay, fine_tuning_rate
 from .stopping import RunStopped, StopOnRequest, StopRequest
 from .tensor_scaled import StableAdamW, TransformerAdafactor, TransformerLamb
 
@@ -39,6 +39,7 @@ __all__ = [
     "adamw",
     "add_lora",
     "connect",
+    "fine_tuning_rate",
     "parallel",
     "plot_curves",
     "read_log",

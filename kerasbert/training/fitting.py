@@ -22,7 +22,7 @@ from .optimizers import adamw
 from .prediction import predict_by_width, single
 from .programs import Programs, is_same_state, traced_state
 from .runs import SourceRun
-from .schedules import RunDecay
+from .schedules import RunDecay, fine_tuning_rate
 from .sources import check_source, is_text, readable
 
 
@@ -32,14 +32,15 @@ class Fitting(UserData, Programs):
     Subclasses implement `text_batches` and `check_batch`.
     """
 
-    default_learning_rate = 5e-5
+    default_learning_rate: float | None = None  # the peak; None: `fine_tuning_rate` of the backbone's width
 
     def compile(self, optimizer: str | keras.optimizers.Optimizer | None = None, **kwargs: Any) -> None:
         """Configures the model for training, as Keras's `compile` does.
 
         Args:
             optimizer: a Keras optimizer. Default: that of `fit` without `compile`, which is AdamW with a warm-up of 10%
-                of the updates of each run and a linear decay.
+                of the updates of each run and a linear decay. Its peak is `default_learning_rate`, or, for tasks, the
+                `fine_tuning_rate` of the backbone.
         """
         self.__dict__["_compile_options"] = kwargs
         super().compile(adamw(RunDecay(*self._numbers_of_run(1, 1))) if optimizer is None else optimizer, **kwargs)
@@ -78,7 +79,7 @@ class Fitting(UserData, Programs):
     def _numbers_of_run(self, steps, accumulation):
         """The arguments of the default schedule, for a run of `steps` batches: the peak, and numbers of updates."""
         updates = max(1, steps // accumulation)
-        return self.default_learning_rate, updates // 10, updates
+        return _default_peak(self), updates // 10, updates
 
     def _start_schedule(self, steps, accumulation=1):
         """Starts the default optimizer for a run of `steps` batches, if the user has not passed one to `compile`.
@@ -282,3 +283,8 @@ class Fitting(UserData, Programs):
             has read.
         """
         return batches
+
+
+def _default_peak(model):
+    """The peak of the default learning rate: that of the class of the model, or for tasks by the width of the model."""
+    return model.default_learning_rate or fine_tuning_rate(model.backbone.config.hidden_dim)

@@ -1,7 +1,8 @@
 """Fine-tunings: one model is trained for each seed, evaluated, and the first one saved with its answers."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ from kerasbert.backend import seed_everything
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.checkpoints.saves import replaced_model
 from kerasbert.retrieval import Loss
-from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
+from kerasbert.training import RunLog, StopOnNaN, adamw, fine_tuning_rate, plot_curves
 
 from ..reading.examples import Examples
 from .adapting import Lora
@@ -83,13 +84,12 @@ class FineTuning:
             return {}
         return {"max_new_tokens": self.generation.max_new_tokens or 64, "num_beams": self.generation.num_beams or 1}
 
-    @property
-    def recipe(self) -> dict:
+    def recipe(self, model: keras.Model) -> dict:
         """The settings, for metrics.json and the model card."""
-        start, training = self.start, self.training
+        start, training, optimizer = self.start, self.training, self._optimizer(model)
         return dict(
             model=self.model, task=self.task, epochs=training.epochs, batch_size=training.batch_size,
-            **asdict(self.optimizer), max_length=start.max_length, patience=training.patience,
+            **asdict(optimizer), max_length=start.max_length, patience=training.patience,
             keep_best=training.keep_best, balanced=training.balanced, text_to_text=start.text_to_text,
             from_scratch=start.from_scratch, accumulation=training.accumulation if training.accumulation > 1 else None,
             **({} if self.lora.rank is None else {"lora": asdict(self.lora)}), **self.writing,
@@ -110,7 +110,7 @@ class FineTuning:
         batches, interval, validated = plan_reports(batches, training.epochs, data.validation, training.validate_every)
         updates, accumulation = len(batches), training.accumulation
         batches, interval = batches.accumulated(accumulation), interval * accumulation
-        self._compile(model, updates)
+        self._compile(model, updates, first)
         if updates < FEW_UPDATES and first:
             print(
                 f"Only {counted(updates, 'update')}. If scores are low, use more --epochs or a higher --learning-rate."
@@ -122,7 +122,7 @@ class FineTuning:
                 model, data.kind, data.validation, data.wording, batch_size=training.batch_size, shuffle=False
             )
         callbacks = self._callbacks(seed, len(batches), per_epoch, validated, per_epoch // interval)
-        with tracked(log, self.output / "logs", f"{self.output.name} seed {seed}", self.recipe) as more:
+        with tracked(log, self.output / "logs", f"{self.output.name} seed {seed}", self.recipe(model)) as more:
             history = model.fit(
                 batches,
                 steps_per_epoch=interval,
@@ -145,8 +145,16 @@ class FineTuning:
         self.lora.start(model)
         return model
 
-    def _compile(self, model: keras.Model, updates: int) -> None:
-        rates = self.optimizer
+    def _optimizer(self, model: Any) -> Optimizer:
+        """The rates, with a default learning rate that fits the model."""
+        usual = model.default_learning_rate if self.data.kind in KINDS else None  # of embedders and rerankers
+        default = usual or fine_tuning_rate(model.backbone.config.hidden_dim)
+        return replace(self.optimizer, learning_rate=self.optimizer.learning_rate or default)
+
+    def _compile(self, model: keras.Model, updates: int, first: bool) -> None:
+        rates = self._optimizer(model)
+        if first and self.optimizer.learning_rate is None:
+            print(f"learning rate {rates.learning_rate:g}, the default for this model")
         options = dict(warmup=round(rates.warmup_share * updates), weight_decay=rates.weight_decay)
         options |= dict(layer_decay=rates.layer_decay, accumulation=self.training.accumulation)
         model.compile(adamw(rates.learning_rate, steps=updates, **options))

@@ -105,21 +105,22 @@ class Optimizer(Options):
     """The rates of AdamW.
 
     Args:
-        learning_rate: peak learning rate. It is reached after the warm-up, and then the rate decays to 0.
+        learning_rate: peak learning rate. It is reached after the warm-up, and then the rate decays to 0. Default: by
+            the width of the model, 3e-4 (up to 256), 1e-4 (512), 5e-5 (768) or 2e-5; embedders and rerankers: 5e-5.
         warmup_share: length of the warm-up, as a share of all steps.
         weight_decay: weight decay of AdamW.
         layer_decay: ratio of a layer's learning rate to that of the layer above. ELECTRA's base model uses 0.8.
     """
 
-    learning_rate: float = 5e-5
+    learning_rate: float | None = None
     warmup_share: float = 0.1
     weight_decay: float = 0.01
     layer_decay: float | None = None
 
     def __post_init__(self):
-        layer_decay = self.layer_decay
+        rate, layer_decay = self.learning_rate, self.layer_decay
         for name, is_right, bounds in (
-            ("learning_rate", 0 < self.learning_rate < math.inf, "above 0"),
+            ("learning_rate", rate is None or 0 < rate < math.inf, "above 0"),
             ("warmup_share", 0 <= self.warmup_share <= 1, "between 0 and 1"),
             ("weight_decay", 0 <= self.weight_decay < math.inf, "at least 0"),
             ("layer_decay", layer_decay is None or 0 < layer_decay <= 1, "above 0 and at most 1"),

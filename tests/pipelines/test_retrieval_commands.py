@@ -258,7 +258,8 @@ def test_training_with_mined_negatives(model, pairs, tmp_path, capsys):
     documents.write_text("what is a word\nanother text\n")
     objective = Objective(mine_negatives=2, documents=str(documents))
     finetune(model, pairs, tmp_path / "output", task="embed", training=Training(epochs=1), objective=objective)
-    assert "16 examples with negatives" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "16 examples with negatives" in printed and "learning rate 5e-05, the default for this model" in printed
     with pytest.raises(ValueError, match="needs pairs of a query and a positive, without labels"):
         scored = Examples([("a", "b")] * 2, [0.0, 1.0])
         Objective(mine_negatives=1).mined("embed", model, scored, None, 8)

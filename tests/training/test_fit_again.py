@@ -257,7 +257,7 @@ def test_a_checkpoint_does_not_bring_back_the_schedule_of_a_shorter_run(tmp_path
     )
     assert longer.optimizer.schedule.steps == 8 and longer.optimizer.iterations == 8
     numbers = [v for v in longer.optimizer.variables if v.name == "schedule"]
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(numbers[0]), [5e-5, 0, 8])
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(numbers[0]), [3e-4, 0, 8])
 
 
 @pytest.mark.backends("jax", "tensorflow")

@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.training import InverseSquareRoot, RootDecay, WarmupDecay
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import Reranker, TextClassifier, TextEmbedder
+from kerasbert.training import InverseSquareRoot, RootDecay, WarmupDecay, fine_tuning_rate
 
 
 def rate(schedule, step):
@@ -141,3 +143,16 @@ def test_root_decay():
     for arguments in ((0.0, 10), (0.1, 0), (0.1, 1.5)):
         with pytest.raises(ValueError, match="at least 1|must be an integer"):
             RootDecay(*arguments)
+
+
+@pytest.mark.one_backend
+def test_the_default_rate_of_tasks_goes_by_the_width():
+    """Embedders and rerankers keep that of sentence-transformers."""
+    rates = {width: fine_tuning_rate(width) for width in (256, 257, 512, 768, 769, 1_024)}
+    assert rates == {256: 3e-4, 257: 1e-4, 512: 1e-4, 768: 5e-5, 769: 2e-5, 1_024: 2e-5}
+    sizes = dict(num_layers=1, num_heads=1, feed_forward_dim=2, max_length=4)
+    for width in (4, 260):
+        model = TextClassifier(Bert(BertConfig(vocabulary_size=11, hidden_dim=width, **sizes)))
+        model.compile()
+        assert model.optimizer.schedule.peak == fine_tuning_rate(width)
+    assert TextEmbedder.default_learning_rate == Reranker.default_learning_rate == 5e-5
