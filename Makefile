@@ -3,6 +3,7 @@
 # make test-all     all tests on PyTorch, and those that depend on the backend on JAX and TensorFlow, too
 # make test-data    comparisons on real data, in a folder next to the repository or in KERASBERT_DATA
 # make test-devices the training step of every recipe, lowered for GPUs and TPUs on this machine (an hour)
+# make test-newest  tests of models, checkpoints and tasks with the newest version of each dependency but torch
 # make test-install the wheel in a fresh environment outside the repository: train, save, load, predict; every command
 # make docs         the pages in build/docs/html, their snippets and notebooks executed, their links checked
 # make lint         ruff: lint and format check
@@ -30,7 +31,10 @@ endif
 PACKAGE_jax := jax
 PACKAGE_torch := torch
 
-.PHONY: quickstart test test-all test-data test-devices test-install docs lint format types bench clean
+# The versions that pip may install.
+CONSTRAINTS ?= constraints.txt
+
+.PHONY: quickstart test test-all test-data test-devices test-newest test-install docs lint format types bench clean
 .SECONDARY:
 
 quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
@@ -47,6 +51,15 @@ test-data: $(VENV)/has-dev $(VENV)/has-$(TEST_BACKEND)
 
 test-devices: $(VENV)/has-dev $(VENV)/has-jax
 	KERAS_BACKEND=jax $(PYTEST) tests/all_devices
+
+# In a fresh environment. A new torch would take gigabytes, and is the one dependency that changes with the machine.
+test-newest:
+	rm -rf build/newest && mkdir -p build
+	grep '^torch==' constraints.txt > build/newest_constraints.txt
+	$(MAKE) VENV=build/newest CONSTRAINTS=build/newest_constraints.txt build/newest/has-torch build/newest/has-dev
+	build/newest/bin/python -m pip freeze --exclude-editable > build/newest_versions.txt
+	@echo 'newer (>) than in constraints.txt (<), or missing:'; diff constraints.txt build/newest_versions.txt || true
+	KERAS_BACKEND=torch build/newest/bin/python -m pytest -q -n $(WORKERS) $(ORDER) tests/checkpoints tests/models tests/tasks
 
 test-install: $(VENV)/created
 	PYTHON=$(PYTHON) BACKEND=$(BACKEND) tests/install/run.sh
@@ -83,12 +96,12 @@ clean:
 # Downloads can fail, so each installation is retried once.
 $(VENV)/has-jax $(VENV)/has-tensorflow $(VENV)/has-torch: $(VENV)/has-%: constraints.txt | $(VENV)/created
 	@echo "installing $(PACKAGE_$*) into $(VENV)"
-	@$(INSTALL) -c constraints.txt $(PACKAGE_$*) || $(INSTALL) -c constraints.txt $(PACKAGE_$*)
+	@$(INSTALL) -c $(CONSTRAINTS) $(PACKAGE_$*) || $(INSTALL) -c $(CONSTRAINTS) $(PACKAGE_$*)
 	@touch $@
 
 $(VENV)/has-pipelines $(VENV)/has-dev $(VENV)/has-docs: $(VENV)/has-%: pyproject.toml setup.py constraints.txt | $(VENV)/created
 	@echo "installing kerasbert[$*] into $(VENV)"
-	@$(INSTALL) -c constraints.txt -e ".[$*]" || $(INSTALL) -c constraints.txt -e ".[$*]"
+	@$(INSTALL) -c $(CONSTRAINTS) -e ".[$*]" || $(INSTALL) -c $(CONSTRAINTS) -e ".[$*]"
 	@touch $@
 
 # Uses the first of these Pythons that has a supported version and can create environments; a name on the path may be a

@@ -213,10 +213,15 @@ class ModelFolder(os.PathLike):
         """
         if self.class_name is not None:
             return self.class_name, arguments
-        family = self.backbone_class()
-        architecture = (self.config.get("architectures") or [None])[0]
+        family, stated = self.backbone_class(), self.config.get("architectures") or []
         names = family.family.huggingface.classes_of(self.config["model_type"])
-        name, _, options = names.get(architecture, "Backbone").partition(" with ")
+        known = [names[architecture] for architecture in stated if architecture in names]
+        if not known:
+            logger.warning(
+                "%s has `architectures` %s, which name no class of %s: loaded as a backbone without a head",
+                *(self.path / "config.json", stated, family.__name__),
+            )
+        name, _, options = (known or ["Backbone"])[0].partition(" with ")
         return name, {options: True, **arguments} if options and name != "Backbone" else arguments
 
     def backbone_class(self, cls: Any = None) -> Any:

@@ -201,8 +201,8 @@ def load_weights(model, stored, allow_nan=False):
     """Loads the stored weights into a model.
 
     Each variable of the backbone must have a stored tensor, and each stored tensor of the backbone must be used. Stored
-    tensors of heads that the model does not have are logged in one line. Heads or poolers that are not stored are
-    initialized randomly, with a warning.
+    tensors of heads that the model does not have are logged in one line, and those that are of no head of the family in
+    a line that is a warning. Heads or poolers that are not stored are initialized randomly, with a warning.
 
     Args:
         model: a backbone, objective or task.
@@ -228,7 +228,8 @@ def load_weights(model, stored, allow_nan=False):
     left = [name for name in stored.names if name not in taken and name not in implied]
     unused = family.huggingface.unused
     left_out = {name for name in left if unused is not None and unused(config, name)}
-    unknown = [name for name in left if name not in left_out and not _belongs_to_head(stored, name)]
+    strange = [name for name in left if name not in left_out and not _belongs_to_head(stored, name)]
+    unknown = [name for name in strange if stored.bare or stored.names[name].startswith(stored.prefixes)]
     problems = [f"  wrong shape: {line}" for line in wrong] + [f"  not usable: {line}" for line in unfit]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not used by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
@@ -244,9 +245,10 @@ def load_weights(model, stored, allow_nan=False):
         )
     if new:
         _make_new(model, [(path, variable) for path, _, variable in new], stored)
-    if len(left) > len(unknown):
-        names = [stored.names[name] for name in left]
-        log.info("%s contains weights that %s does not use: %s", stored.files.folder, type(model).__name__, names)
+    for names, say in (([name for name in left if name not in strange], log.info), (strange, log.warning)):
+        if names:
+            names = [stored.names[name] for name in names]
+            say("%s contains weights that %s does not use: %s", stored.files.folder, type(model).__name__, names)
 
 
 def _fill(variable, leaf, entry, array, config, allow_nan):
@@ -277,14 +279,14 @@ def _not_implied(stored, implied):
 
 
 def _belongs_to_head(stored, name):
-    """Whether a stored tensor belongs to a head or another optional layer, or is not part of the backbone."""
+    """Whether a stored tensor belongs to a head or another optional layer of the family."""
     if is_head(stored.family, name) or name.startswith(tuple(f"kerasbert.{part}." for part in _EXTRA_PARTS)):
         return True
     for ours, entry in stored.family.huggingface.names.items():
         theirs = entry if isinstance(entry, str) else entry.name
         if is_head(stored.family, ours) and (name == theirs or name.startswith(f"{theirs}.")):
             return True
-    return not stored.bare and not stored.names[name].startswith(stored.prefixes)
+    return False
 
 
 def _make_new(model, variables, stored):

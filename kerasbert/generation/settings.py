@@ -1,6 +1,5 @@
 """Settings of generation that come with a model, as those in the generation_config.json of transformers."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,51 +29,62 @@ SAMPLING_ONLY = ("temperature", "top_k", "top_p")
 GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id")
 GENERATION_IDS += ("forced_eos_token_id",)
 # {setting of transformers that changes the texts, and that `generate` does not have: its value without effect}
-_OTHERS = {
+_OTHERS: dict[str, Any] = {
     **dict.fromkeys(("typical_p", "encoder_repetition_penalty", "guidance_scale", "num_beam_groups"), 1),
-    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "encoder_no_repeat_ngram_size"), 0),
-    **dict.fromkeys(("min_p", "top_h", "penalty_alpha", "exponential_decay_length_penalty", "sequence_bias"), None),
-    **dict.fromkeys(("bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens"), None),
-    **dict.fromkeys(("constraints", "forced_decoder_ids", "stop_strings"), None),
-    **dict.fromkeys(("renormalize_logits", "remove_invalid_values"), False),
+    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff", "diversity_penalty", "encoder_no_repeat_ngram_size"), 0),
+    **dict.fromkeys(("bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens"), []),
+    **dict.fromkeys(("top_h", "penalty_alpha", "exponential_decay_length_penalty", "sequence_bias"), None),
+    **dict.fromkeys(("constraints", "forced_decoder_ids", "stop_strings", "max_time"), None),
+    **dict.fromkeys(("watermarking_config", "dola_layers"), None),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), None),  # unless the config has them, as BART's
+    **dict.fromkeys(("renormalize_logits", "remove_invalid_values", "token_healing"), False),
 }
+_SAMPLING_ONLY_OTHERS = ("typical_p", "min_p", "top_h", "epsilon_cutoff", "eta_cutoff")
+# The number of tokens from which transformers samples if the settings do not say it; 0 is no limit.
+_USUAL_TOP_K = 50
 
 
 def read_settings(stored: Mapping[str, Any], path: Any) -> dict[str, Any]:
     """Returns the settings {argument of `generate`, or name in `LENGTHS`: value} in a generation_config.json.
 
+    Settings that `generate` does not have keep their names, so that it can refuse them.
+
     Args:
         stored: the content of the file.
         path: the file, for messages.
 
-    Warns: UserWarning for settings that change the texts in transformers, but not here.
-
     Raises: ValueError for values of a wrong type.
     """
-    names = {theirs: ours for ours, (theirs, _, _) in ARGUMENTS.items()} | {name: name for name in LENGTHS}
+    names = {theirs: ours for ours, (theirs, _, _) in ARGUMENTS.items()} | {name: name for name in (*LENGTHS, *_OTHERS)}
     kinds = {theirs: kind for theirs, kind, _ in ARGUMENTS.values()} | dict.fromkeys(LENGTHS, int)
     given = {name: value for name, value in stored.items() if value is not None}
     check_types(given, kinds, path)
-    without = {name: value for name, value in given.items() if name in _OTHERS and value != _OTHERS[name]}
-    if without:
-        warnings.warn(
-            f"{path} has settings that `generate` does not have, so that transformers may generate other texts: "
-            f"{shortened(without, 200)}.",
-            stacklevel=2,
-        )
-    if given.get("top_k") == 0:  # no limit
-        del given["top_k"]
-    return {ours: given[theirs] for theirs, ours in names.items() if theirs in given}
+    if given.get("do_sample"):
+        given.setdefault("top_k", _USUAL_TOP_K)
+    without = [name for name, value in {**_OTHERS, "top_k": 0}.items() if given.get(name) == value]
+    return {ours: given[theirs] for theirs, ours in names.items() if theirs in given and theirs not in without}
+
+
+def settings_of_config(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in a config.json, where they were before transformers 4.27; see `read_settings`.
+
+    Those of a folder with a generation_config.json are not read. The end of a text is a field of the model's config.
+    """
+    given = {name: value for name, value in stored.items() if name != "eos_token_id"}
+    if given.get("max_length") == 20:  # what transformers has without a setting
+        del given["max_length"]
+    return read_settings(given, "config.json")
 
 
 def written_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings under the names of transformers, the inverse of `read_settings`."""
-    return {ARGUMENTS[name][0] if name in ARGUMENTS else name: value for name, value in settings.items()}
+    named = {ARGUMENTS[name][0] if name in ARGUMENTS else name: value for name, value in settings.items()}
+    return {"top_k": 0, **named} if settings.get("sample") else named
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raises a ValueError for names that are not settings."""
-    unknown = sorted(set(settings) - set(ARGUMENTS) - set(LENGTHS))
+    unknown = sorted(set(settings) - {*ARGUMENTS, *LENGTHS, *_OTHERS})
     if unknown:
         raise ValueError(f"`generation` may set {', '.join([*ARGUMENTS, *LENGTHS])}. Received: {', '.join(unknown)}.")
 
@@ -91,8 +101,19 @@ def with_settings(given: Mapping[str, Any], settings: Mapping[str, Any], start: 
         start: number of tokens of the longest prompt, as the decoder reads it.
 
     Returns: {argument: value}, for all of `ARGUMENTS`.
+
+    Raises: ValueError for settings that `generate` does not have.
     """
-    settings = dict(settings)
+    samples = settings.get("sample", False) if given.get("sample") is None else given["sample"]
+    others = {name: value for name, value in settings.items() if name in _OTHERS}
+    others = {name: value for name, value in others.items() if samples or name not in _SAMPLING_ONLY_OTHERS}
+    if others:
+        raise ValueError(
+            "`generate` must have each setting of the model, or its texts would differ from those of transformers. "
+            f"Received in `model.generation`: {shortened(others, 200)}. To generate without, delete them there: "
+            f"model.generation.pop({next(iter(others))!r})."
+        )
+    settings = {name: value for name, value in settings.items() if name not in _OTHERS}
     for name, new in LENGTHS.items():
         total = settings.pop(name, None)
         if total is not None and new not in settings:

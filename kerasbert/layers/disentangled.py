@@ -79,6 +79,27 @@ def disentangled_bias(query, key, distances, project_key, project_query, scale):
     return ops.zeros((1, 1, 1, 1), query.dtype) if bias is None else bias
 
 
+def cached_disentangled_bias(query, key, distances, project_key, project_query, scale):
+    """Computes the scores of `disentangled_bias` for queries whose keys include those of earlier tokens.
+
+    Args:
+        query: float (b, q, h, d).
+        key: float (b, k, h, d).
+        distances: tuple of distance embeddings, float (r, m), and for each query and key the index of the embedding of
+            their distance, int32 (q, k).
+        project_key, project_query, scale: as in `disentangled_bias`, both terms.
+
+    Returns: float (b, h, q, k).
+    """
+    vectors, rows = distances
+    keys, queries = (
+        ops.reshape(project(vectors) * scale, (-1, *query.shape[2:])) for project in (project_key, project_query)
+    )
+    rows = ops.broadcast_to(rows, (*query.shape[:1], query.shape[2], *rows.shape))
+    of_query: Any = ops.take_along_axis(ops.einsum("bqhd,rhd->bhqr", query, keys), rows, axis=3)
+    return of_query + ops.take_along_axis(ops.einsum("bkhd,rhd->bhrk", key, queries), rows, axis=2)
+
+
 def _scores_by_distance(x, vectors, rows):
     """Multiplies each token with the vector of its distance from every other token: float (b, h, s, s).
 

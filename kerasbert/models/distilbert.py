@@ -216,6 +216,8 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
+HUGGINGFACE_ALIASES = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
+
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
     "position_embedding": "embeddings.position_embeddings",
@@ -249,6 +251,7 @@ register_family(
         heads=HEADS,
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
+            aliases=HUGGINGFACE_ALIASES,
             classes=transformers_classes("DistilBert"),
             prefix="distilbert",
             names=HUGGINGFACE_NAMES,

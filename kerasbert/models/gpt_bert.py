@@ -21,9 +21,10 @@ from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import truncated_normal
 from ..core.weight_names import Part, Tensor
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache, write
 from ..layers.composite import Composite, Layer
 from ..layers.dense import Dense, tied_logits
-from ..layers.disentangled import disentangled_bias, distances_in_use, log_buckets
+from ..layers.disentangled import cached_disentangled_bias, disentangled_bias, distances_in_use, log_buckets
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, gather_positions
 from ..layers.extras import Extras
@@ -117,15 +118,20 @@ class GatedAttention(Composite):
         self.distance_dropout = Dropout(config.attention_dropout, name="distance_dropout", **common)
         self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
-    def call(self, x, distances: Any = None, attention_mask=None, return_weights=False, training=None):
+    def call(
+        self, x, distances: Any = None, attention_mask: Any = None, return_weights=False, cache=None, training=None
+    ):
         query, key, value = (split_heads(layer(x), self.num_heads) for layer in (self.query, self.key, self.value))
+        if cache is not None:
+            key, value = (write(*pair, attention_mask.query_start) for pair in zip(cache, (key, value), strict=True))
         distances = (self.distance_dropout(distances[0]), distances[1])
-        bias = disentangled_bias(query, key, distances, self.key, self.query, self.scale)
+        scores = disentangled_bias if cache is None else cached_disentangled_bias
+        bias = scores(query, key, distances, self.key, self.query, self.scale)
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = merge_heads(attend(query, key, value, attention_mask, bias, self.scale, dropout))
         y = self.project(self.norm(y * self.activation(self.gate(x))))
         weights = attention_probabilities(query, key, attention_mask, bias, self.scale) if return_weights else None
-        return y, Extras(weights)
+        return y, Extras(weights, None if cache is None else (key, value))
 
 
 class GPTBertAttentionBlock(Composite):
@@ -136,12 +142,13 @@ class GPTBertAttentionBlock(Composite):
 
     Call:
         x: float (b, s, m).
-        distances: tuple of the distance embeddings in use, float (r, m), and the indices into them, int32 (2 s - 1);
-            see `distances_in_use`.
+        distances: tuple of the distance embeddings in use, float (r, m), and the indices into them, int32 (2 s - 1),
+            see `distances_in_use`; with a cache, int32 (s, k).
         attention_mask: an `AttentionMask`.
         return_weights: whether to return the attention probabilities.
+        cache: tuple of the keys and values of preceding tokens, each (b, k, h, d), or None.
 
-    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) and the cache, if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -151,10 +158,9 @@ class GPTBertAttentionBlock(Composite):
         self.attention = GatedAttention(config, name="attention", **common)
         self.attention_output_dropout = Dropout(config.attention_dropout, name="attention_output_dropout", **common)
 
-    def call(self, x, distances=None, attention_mask=None, return_weights=False):
-        y, extras = self.attention(
-            self.attention_norm(x), distances=distances, attention_mask=attention_mask, return_weights=return_weights
-        )
+    def call(self, x, distances=None, attention_mask=None, return_weights=False, cache=None):
+        options = dict(attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+        y, extras = self.attention(self.attention_norm(x), distances=distances, **options)
         return x + self.attention_output_dropout(y), extras
 
 
@@ -249,10 +255,13 @@ class GPTBert(Backbone):
             `first_positions`, and `causal_rows` (b,), True for rows whose tokens attend only to preceding tokens.
         hidden_states: whether to return the embeddings and the output of each pair of blocks.
         attention_weights: whether to return the attention probabilities of each attention block.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call of a causal model. It
+            must not be used again.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and if requested the lists `hidden_states`
-        (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows,
-        `first_output` is (b, n, m), or missing if the batch has no `first_positions`.
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), with a cache the next `cache`, and if
+        requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers
+        tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or missing if the batch has no
+        `first_positions`.
     """
 
     learned_positions = False
@@ -285,23 +294,47 @@ class GPTBert(Backbone):
         ]
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
         x = self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
+        mask = self._mask(inputs) if cache is None else causal_inputs(inputs, cache)[0]
         sizes: Any = ops.shape(x)
-        used, rows = distances_in_use(self.config.distance_rows(), sizes[1])
-        distances, mask = (self.distance_norm(self.distance_embedding(used)), rows), self._mask(inputs)
+        used, rows = self._distances(sizes[1], cache)
+        distances = (self.distance_norm(self.distance_embedding(used)), rows)
 
         states, outputs, all_extras = (x,), [x], []  # states before averaging, outputs after it
-        for attention, average, feed_forward, last_average in self.blocks:
-            x, extras = attention(x, distances=distances, attention_mask=mask, return_weights=attention_weights)
+        for i, (attention, average, feed_forward, last_average) in enumerate(self.blocks):
+            options = dict(attention_mask=mask, return_weights=attention_weights, **caches_of(cache)(i))
+            x, extras = attention(x, distances=distances, **options)
             states = (*states, x)
             x, _ = feed_forward(average(states))
             states = (*states, x)
             x = last_average(states)
             outputs.append(x)
             all_extras.append(extras)
+        blocks = BlockOutputs(outputs, all_extras)
         found = present(sequence_output=x, first_output=first_tokens(x, inputs))
-        return {**found, **BlockOutputs(outputs, all_extras).requested(hidden_states, attention_weights)}
+        if cache is not None:
+            found["cache"] = advanced(mask, x.shape[1], blocks.caches)
+        return {**found, **blocks.requested(hidden_states, attention_weights)}
+
+    def _distances(self, length, cache: Any):
+        """Returns the rows of the distance embedding in use, and the indices into them; see `distances_in_use`.
+
+        With a cache, there is an index for each of the `length` new tokens and each column of the cache.
+        """
+        rows = self.config.distance_rows()
+        if cache is None:
+            return distances_in_use(rows, length)
+        limit, columns = len(rows) // 2, ops.arange(cache["real"].shape[1], dtype="int32")
+        places: Any = ops.arange(length, dtype="int32")
+        distances: Any = ops.clip(cache["start"] + places[:, None] - columns, -limit, limit)
+        return np.arange(rows.max() + 1, dtype="int32"), ops.take(rows, distances + limit)
+
+    def empty_cache(self, batch_size, length):
+        """Returns an empty cache with space for `length` tokens."""
+        config = self.config
+        head_dim = config.hidden_dim // config.num_heads
+        return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
 
     def _mask(self, inputs):
         causal_rows = inputs.get("causal_rows")

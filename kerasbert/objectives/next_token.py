@@ -17,6 +17,7 @@ from ..generation.settings import (
     GENERATION_IDS,
     check_settings,
     read_settings,
+    settings_of_config,
     with_settings,
     written_settings,
 )
@@ -59,6 +60,9 @@ class NextToken(Objective):
         check_settings(self.generation)
         if np.atleast_1d(self.generation.get("stop_ids", [])).tolist() == self.default_stop_ids():
             self.generation.pop("stop_ids", None)
+        for name in ("forced_bos_id", "forced_eos_id"):
+            if hasattr(backbone.config, name):  # which has the value of the folder
+                self.generation.pop(name.replace("_id", "_token_id"), None)
         self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
 
@@ -252,8 +256,12 @@ class NextToken(Objective):
 
     @classmethod
     def arguments_from_generation(cls, stored, path):
-        settings = read_settings(stored, path)
-        return {"generation": settings} if settings else {}
+        return {"generation": read_settings(stored, path)}
+
+    @classmethod
+    def arguments_from_config(cls, stored, settings):
+        settings = super().arguments_from_config(stored, settings)
+        return {"generation": settings_of_config(stored), **settings}
 
     def write_extras(self, folder):
         """Writes `generation_config.json`, if there are settings, with the ids that transformers then reads there."""

@@ -228,14 +228,18 @@ class TextClassifier(Task):
 
     @classmethod
     def arguments_from_config(cls, stored, settings):
-        settings: dict[str, Any] = dict(with_stored_labels(stored, settings))
-        problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
-        if "problem" not in settings and stored.get("problem_type") in problems:
-            settings["problem"] = problems[stored["problem_type"]]
-        elif "problem" not in settings and (
-            settings.get("labels") == 1 or np.shape(settings.get("labels", "")) == (1,)
-        ):
-            settings["problem"] = "score"
+        given, settings = "labels" in settings, dict(with_stored_labels(stored, settings))
+        stated = {theirs: ours for ours, theirs in _PROBLEMS.items()}.get(stored.get("problem_type"))
+        count = len(names_of(settings["labels"])) if "labels" in settings else None
+        if stated == "score" and count is not None and count > 1 and "problem" not in settings:
+            if not given:
+                raise ValueError(
+                    "A regression must have one output. Received: a config.json with problem_type='regression' and "
+                    f"{count} labels. To read them as independent labels, pass problem='labels'."
+                )
+            stated = None  # it is that of the head that the labels of the caller replace
+        if stated is not None or count == 1:
+            settings.setdefault("problem", stated or "score")
         return settings
 
     @classmethod

@@ -128,7 +128,7 @@ def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
 
 
 @pytest.mark.one_backend
-def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained, tmp_path):
+def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained, tmp_path, caplog):
     _, folder = pretrained
     shutil.copytree(folder, tmp_path / "x")
     (tmp_path / "x" / "kerasbert.json").unlink()
@@ -137,6 +137,11 @@ def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained
         (tmp_path / "x" / "config.json").write_text(json.dumps({**config, "architectures": [name]}))
         loaded = kerasbert.load(tmp_path / "x")
         assert type(loaded) is MaskedLM and loaded.arguments()["sentence_pair"] == (name == "BertForPreTraining")
+    for names, cls in ((["OwnModel", "BertForMaskedLM"], MaskedLM), (["OwnModel"], Bert)):
+        assert not caplog.records
+        (tmp_path / "x" / "config.json").write_text(json.dumps({**config, "architectures": names}))
+        assert type(kerasbert.load(tmp_path / "x")) is cls
+    assert "['OwnModel'], which name no class of Bert: loaded as a backbone without a head" in caplog.text
 
 
 @pytest.mark.one_backend
@@ -147,6 +152,15 @@ def test_untied_tensors_are_an_error_where_the_head_shares_them(pretrained, tmp_
     with pytest.raises(ValueError, match="untied: cls.predictions.decoder.weight"):
         kerasbert.load(target)
     assert_same_weights(Backbone.from_preset(target), model.backbone)
+
+
+@pytest.mark.one_backend
+def test_tensors_of_no_head_of_the_family_are_named(pretrained, tmp_path, caplog):
+    model, folder = pretrained
+    strange = {"gate.weight": np.ones((3, 3), "float32")}
+    assert_same_weights(kerasbert.load(changed(folder, tmp_path / "x", lambda t: t.update(strange))), model)
+    said = [record for record in caplog.records if "weights that MaskedLM does not use" in record.getMessage()]
+    assert [record.levelname for record in said] == ["WARNING"] and "['gate.weight']" in caplog.text
 
 
 @pytest.mark.one_backend

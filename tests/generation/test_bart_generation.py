@@ -1,10 +1,12 @@
 """Generation by BART: token for token what transformers generates, with tokens that are forced at both ends."""
 
+import json
+
 import numpy as np
 import pytest
 
 from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
-from kerasbert.generation.settings import read_settings
+from kerasbert.generation.settings import read_settings, settings_of_config, written_settings
 from kerasbert.models import Bart, BartConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import TextClassifier, ZeroShotClassifier
@@ -201,6 +203,10 @@ def with_settings(pair, tmp_path_factory):
     ours = Seq2SeqLM.from_preset(folder / "theirs")
     ours.save_to_preset(folder / "ours")
     assert Seq2SeqLM.from_preset(folder / "ours").generation == ours.generation == SETTINGS
+    older = json.loads((folder / "theirs" / "config.json").read_text()) | SETTINGS
+    (folder / "theirs" / "generation_config.json").unlink()
+    (folder / "theirs" / "config.json").write_text(json.dumps(older))
+    assert Seq2SeqLM.from_preset(folder / "theirs").generation == SETTINGS
     return ours, theirs, transformers.BartForConditionalGeneration.from_pretrained(folder / "ours")
 
 
@@ -233,5 +239,24 @@ def test_settings_are_checked(with_settings, tmp_path):
     stored = {"num_beams": "3"}
     with pytest.raises(ValueError, match="`num_beams` in some.json must be int. Received: '3'"):
         read_settings(stored, "some.json")
-    with pytest.warns(UserWarning, match="`generate` does not have.*typical_p"):
-        assert read_settings({"typical_p": 0.9, "top_k": 0, "num_beam_groups": 1}, "some.json") == {}
+    assert read_settings({"top_k": 0, "num_beam_groups": 1, "bad_words_ids": []}, "some.json") == {}
+    assert read_settings({"do_sample": True}, "some.json") == {"sample": True, "top_k": 50}
+    assert settings_of_config({"max_length": 20, "eos_token_id": [5], "num_beams": 2}) == {"num_beams": 2}
+    assert written_settings({"sample": True}) == {"do_sample": True, "top_k": 0}
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("stored", [{"suppress_tokens": [5]}, {"typical_p": 0.9, "do_sample": True}])
+def test_settings_that_generate_does_not_have(stored, pair, tmp_path):
+    """They are refused when texts are generated, and saved again."""
+    pair[0].save_to_preset(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps(stored))
+    model = Seq2SeqLM.from_preset(tmp_path)
+    with pytest.raises(ValueError, match=f"Received in `model.generation`: .*'{next(iter(stored))}'.*pop"):
+        model.generate(np.array([5, 2]))
+    model.save_to_preset(tmp_path)
+    assert json.loads((tmp_path / "generation_config.json").read_text()).items() >= stored.items()
+    if "do_sample" in stored:
+        assert len(model.generate(np.array([5, 2]), sample=False))
+    model.generation.pop(next(iter(stored)))
+    assert len(model.generate(np.array([5, 2])))

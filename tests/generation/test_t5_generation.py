@@ -31,6 +31,8 @@ def pair(tmp_path_factory):
     )  # fmt: skip
     folder = tmp_path_factory.mktemp("t5")
     theirs = their_model("T5ForConditionalGeneration", config, folder, std=0.6)
+    theirs.generation_config.decoder_start_token_id = 7  # which counts, rather than that of config.json
+    theirs.save_pretrained(folder)
     return Seq2SeqLM.from_preset(folder), theirs
 
 
@@ -96,7 +98,7 @@ def test_cached_and_uncached_agree(pair):
     source = random_sources(2)[1]
     answer = ours.generate(source, max_new_tokens=30, stop_ids=(), scores=True)
     ids = answer["token_ids"]
-    decoder_ids = np.concatenate([[0], ids[:-1]]).astype("int32")[None]
+    decoder_ids = np.concatenate([[7], ids[:-1]]).astype("int32")[None]
     logits = to_numpy(ours({"token_ids": source[None], "decoder_token_ids": decoder_ids}))[0].astype("float64")
     np.testing.assert_array_equal(logits.argmax(axis=-1), ids)
     chosen = (logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))[np.arange(30), ids]
@@ -119,7 +121,7 @@ def test_samples_follow_the_distribution(pair):
     ours, _ = pair
     source = random_sources(3)[2]
     options = dict(temperature=3.0, top_k=20, top_p=0.9)
-    logits = to_numpy(ours({"token_ids": source[None], "decoder_token_ids": np.zeros((1, 1), "int32")}))[:, -1]
+    logits = to_numpy(ours({"token_ids": source[None], "decoder_token_ids": np.full((1, 1), 7, "int32")}))[:, -1]
     kept = to_numpy(filtered(keras.ops.convert_to_tensor(logits), Options(sample=True, **options))).astype("float64")[0]
     expected = np.exp(kept - np.logaddexp.reduce(kept))
     draws = ours.generate(source, max_new_tokens=1, sample=True, num_sequences=4_000, **options)

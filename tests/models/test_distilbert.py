@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from kerasbert.checkpoints.huggingface_config import read_config
 from kerasbert.models import Backbone, Bert, BertConfig, DistilBert, DistilBertConfig
 from kerasbert.models.distilbert import HUGGINGFACE_CONFIG, SIZES
 from kerasbert.objectives import MaskedLM
@@ -46,6 +47,13 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
     assert ours["architectures"] == theirs["architectures"]
     for stored in HUGGINGFACE_CONFIG.values():
         assert ours[stored] == theirs[stored], stored
+
+
+@pytest.mark.one_backend
+def test_sizes_under_the_names_of_other_families():
+    stored = dict(model_type="distilbert", hidden_size=24, num_attention_heads=3, num_hidden_layers=2)
+    found = read_config(DistilBert.family, stored)
+    assert found == dict(model_type="distilbert", hidden_dim=24, num_heads=3, num_layers=2)
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])

@@ -293,6 +293,24 @@ def test_initial_weights():
 # === Rows ===
 
 
+def test_the_cache_gives_what_the_whole_text_gives():
+    """In pieces of 4, 1 and 3 tokens, behind padding on the left in one row, with distances that share a bucket."""
+    model = randomize(CausalLM(GPTBert(GPTBertConfig(**{**TINY, "max_length": 7, "causal": True, "pad_id": None}))))
+    ids = np.random.default_rng(0).integers(0, 61, (2, 8)).astype("int32")
+    real = np.arange(8) >= np.array([[0], [2]])
+    whole = to_numpy(model.backbone({"token_ids": ids, "padding_mask": real})["sequence_output"])
+    cache, parts = model.backbone.empty_cache(2, 13), []
+    for start, stop in ((0, 4), (4, 5), (5, 8)):
+        outputs = model.backbone({"token_ids": ids[:, start:stop], "padding_mask": real[:, start:stop]}, cache=cache)
+        cache = outputs["cache"]
+        parts.append(to_numpy(outputs["sequence_output"]))
+    np.testing.assert_allclose(np.concatenate(parts, axis=1)[real], whole[real], atol=1e-5)
+    for row, answer in zip((ids[0], ids[1, :3]), model.generate([ids[0], ids[1, :3]], max_new_tokens=5), strict=True):
+        logits = to_numpy(model({"token_ids": answer[None]}))[0]
+        assert answer[: len(row)].tolist() == row.tolist()
+        assert answer[len(row) :].tolist() == logits[len(row) - 1 : -1].argmax(-1).tolist()
+
+
 @pytest.mark.one_backend
 def test_causal_rows_do_not_see_later_tokens():
     backbone = randomize(GPTBert(GPTBertConfig(**TINY)))

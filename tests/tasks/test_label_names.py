@@ -132,3 +132,16 @@ def test_a_number_of_labels_without_names(change, tiny_backbone, tokenizer, tmp_
         (tmp_path / "config.json").write_text(json.dumps({**config, "num_labels": 10**9}))
         with pytest.raises(ValueError, match="`num_labels` in .* must be from 0 to 1,000,000. Received: 1000000000"):
             kerasbert.load(tmp_path)
+
+
+def test_a_regression_has_one_output(tiny_backbone, tmp_path):
+    TextClassifier(tiny_backbone(), labels=["a", "b"]).save_to_preset(tmp_path)
+    (tmp_path / "kerasbert.json").unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "problem_type": "regression"}))
+    with pytest.raises(ValueError, match="A regression must have one output.*problem_type='regression' and 2 labels"):
+        kerasbert.load(tmp_path)
+    assert TextClassifier.from_preset(tmp_path, problem="labels").labels == ["a", "b"]
+    with pytest.warns(UserWarning, match="new head"):
+        model = TextClassifier.from_preset(tmp_path, labels=["x", "y", "z"])
+    assert (model.problem, model.labels) == ("classes", ["x", "y", "z"])

@@ -46,6 +46,12 @@ def save_model_type(config):
     return f"{config.model_type}-lm" if config.architecture.endswith("language_model") else config.model_type
 
 
+def start_of_generation(stored, generation):
+    """Returns the field of a config.json that a generation_config.json replaces, the id of the start token."""
+    start = generation.get("decoder_start_token_id")
+    return {} if start is None else {"decoder_start_token_id": start}
+
+
 def huggingface_fields(weights):
     """Infers from the tensors whether the output layer equals the token embeddings. Returns {"tied_output": bool}.
 

@@ -33,6 +33,7 @@ from .huggingface import (
     load_scale_output,
     save_feed_forward,
     save_model_type,
+    start_of_generation,
 )
 
 # === Config ===
@@ -399,6 +400,7 @@ register_family(
                 "encoder.embed_tokens.weight": "shared.weight",
             },
             fields=huggingface_fields,
+            generation=start_of_generation,
             implied=huggingface_implied,
             unused=huggingface_unused,
         ),
