@@ -114,7 +114,13 @@ class ExportedModel:
     # === Rows to outputs ===
 
     def compute(self, rows: Sequence[Row]) -> list[Any]:
-        """Computes the outputs of rows together. Returns for each row an array, or a dict of several."""
+        """Computes the outputs of rows together. Returns for each row an array, or a dict of several.
+
+        With int8, rows are computed one after the other, which takes no longer: the largest activation of a batch says
+        how all of them are rounded, so that an answer would depend on the other rows and on padding.
+        """
+        if self.saved["export"].get("quantized") and len(rows) > 1:
+            return [self.compute([row])[0] for row in rows]
         found = self.programs.run("model", padded(rows, self.info["pad_id"] or 0, self.pads_left))
         outputs = []
         for number, row in enumerate(rows):

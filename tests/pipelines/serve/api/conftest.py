@@ -21,6 +21,7 @@ PROBLEMS = {"multi-label": "labels", "regression": "score"}
 MODELS = {
     "embedder": ("TextEmbedder", {"normalize": True, "prompts": PROMPTS}, "embed", {"vector": 8}, False),
     "other": ("TextEmbedder", {"prompts": PROMPTS}, "embed", {"vector": 5}, False),
+    "rounded": ("TextEmbedder", {}, "embed", {"vector": 8}, False),
     "sparse": ("SparseEmbedder", {}, "embed", {"vector": 61}, False),
     "reranker": ("Reranker", {"activation": "sigmoid"}, "score", {"logits": 1}, False),
     "classifier": ("TextClassifier", {}, "classify", {"logits": 3}, False),
@@ -53,7 +54,12 @@ def write_export(folder, tokenizer, name):
         nodes.append(helper.make_node("Gather", [f"{output}_table", "input_ids"], [f"{output}_ids"]))
         nodes.append(helper.make_node("Add", [f"{output}_ids", "second_column"], [f"{output}_all"]))
         nodes.append(helper.make_node("Mul", [f"{output}_all", "real_column"], [f"{output}_read"]))
-        if not per_token:
+        if name == "rounded":  # as by int8: the largest value of a batch says how all of them are rounded
+            nodes.append(helper.make_node("ReduceSum", [f"{output}_read", "tokens"], [f"{output}_sum"], keepdims=0))
+            rounded = ["integers", "scale", "zero"]
+            nodes.append(helper.make_node("DynamicQuantizeLinear", [f"{output}_sum"], rounded))
+            nodes.append(helper.make_node("DequantizeLinear", rounded, [output]))
+        elif not per_token:
             nodes.append(helper.make_node("ReduceSum", [f"{output}_read", "tokens"], [output], keepdims=0))
         elif width == 1:
             nodes.append(helper.make_node("Squeeze", [f"{output}_read", "last"], [output]))
@@ -72,6 +78,7 @@ def write_export(folder, tokenizer, name):
     export = {"format": "onnx", "file": "model.onnx", "sha256": digest_of(folder / "model.onnx"), "does": does}
     export |= {"inputs": {one: {"dtype": "int64", "shape": ["batch", "length"]} for one in INPUTS}}
     export |= {"outputs": {output: ["batch"] for output in outputs}, "labels": LABELS.get(name)}
+    export["quantized"] = "int8" if name == "rounded" else None
     export["problem"] = PROBLEMS.get(name, "classes")
     export |= {"tokenizer": {"mask": "[MASK]"}}
     saved = {"class": cls, "arguments": {"max_length": 32, **arguments}, "export": export}

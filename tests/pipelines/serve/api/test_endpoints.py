@@ -135,7 +135,7 @@ def test_tags_answers_and_masks(post, models):
 
 # Endpoint -> (models, the fields of a request for texts, what the model is asked, its options, where the answers are)
 ASKED = {
-    "/v1/embeddings": (["embedder", "other"], lambda texts: {"input": texts}, list, {}, "data.embedding"),
+    "/v1/embeddings": (["embedder", "other", "rounded"], lambda texts: {"input": texts}, list, {}, "data.embedding"),
     "/embed": (["other"], lambda texts: {"inputs": texts, "normalize": False}, list, {}, ""),
     "/embed_sparse": (["sparse"], lambda texts: {"inputs": texts}, list, {}, ""),
     "/v1/rerank": (
@@ -258,7 +258,7 @@ REFUSED = [
     ("/v1/embeddings", {"input": "a", "sample": True}, 400, "A request may have the fields input, model"),
     ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "The models of this server are embedder, other"),
     ("/v1/embeddings", {"input": "a", "model": "embeder"}, 404, "Received: 'embeder'. Did you mean embedder?"),
-    ("/v1/embeddings", {"input": "a", "model": "tagger"}, 400, "can `embed`: embedder, other. Received: the model"),
+    ("/v1/embeddings", {"input": "a", "model": "tagger"}, 400, "can `embed`: embedder, other, rounded. Received: the"),
     ("/v1/embeddings", {}, 400, "must have the field `input`"),
     ("/v1/rerank", {"query": "a", "documents": [{"title": "a"}]}, 400, "a text in one of the fields text. Received"),
     ("/v1/rerank", {"query": "a", "documents": ["a", 3]}, 400, "must have texts in Unicode. Received: 3"),
