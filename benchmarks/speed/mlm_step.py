@@ -96,11 +96,15 @@ def kerasbert(activation: str):
         from kerasbert.objectives import MaskedLM
         from kerasbert.training import adamw
 
+        import keras  # isort: skip  # behind kerasbert, which picks the backend
+
         model = MaskedLM.from_preset(folder / activation)
         data = np.load(folder / "batches.npz")
         x = {"token_ids": data["token_ids"], "masked_positions": data["slots"]}
         shown = model.predict({key: array[:SHOWN] for key, array in x.items()}, batch_size=SHOWN, verbose=0)
-        model.compile(adamw(learning_rate=RATE, weight_decay=DECAY))
+        # A long run on TensorFlow uses XLA, as KerasHub always does; the turns here are short.
+        jit_compile = True if keras.backend.backend() == "tensorflow" else "auto"
+        model.compile(adamw(learning_rate=RATE, weight_decay=DECAY), jit_compile=jit_compile)
 
         def run() -> None:
             model.fit(x, data["labels"], batch_size=ROWS, verbose=0)

@@ -66,16 +66,16 @@ def section(rows: list[dict], fresh: list[dict]) -> list[str]:
     found = plans(rows)
     if not found:
         return []
-    done = {(row["setting"], row["seed"]) for row in fresh}
-    complete = len(done.intersection(cells(rows))), len(set(cells(rows)))
-    claims = judge(fresh, [plan.claim for plan in found[:REPEATED]]) if complete[0] == complete[1] else []
+    first, done = 1 + max(row["seed"] for row in rows), {(row["setting"], row["seed"]) for row in fresh}
+    is_complete = done.issuperset(cells(rows))
+    claims = judge(fresh, [plan.claim for plan in found[:REPEATED]]) if is_complete else []
     lines = [
         "",
         "## What would decide the rest",
         "",
         "How many fresh seeds a paired t-test needs to find the effect of the first seeds with a probability of",
         f"{POWER} at a level of {LEVEL:.4f}, if that effect, corrected for few seeds, is the true one. The first",
-        f"{REPEATED} claims, the cheapest ones, were tested on fresh seeds only, because the old seeds chose their",
+        f"{REPEATED} claims, the cheapest ones, are tested on fresh seeds only, because the old seeds chose their",
         "number. p is corrected by Holm's method over these claims.",
         "",
         "| undecided claim | effect (standard deviations) | fresh seeds | minutes of one core | with fresh seeds |",
@@ -84,7 +84,9 @@ def section(rows: list[dict], fresh: list[dict]) -> list[str]:
     for number, plan in enumerate(found):
         cost = f"{plan.seeds:,} | {plan.minutes:,.0f}" if plan.seeds else "over 10,000 | "
         verdict = claims[number].verdict if number < len(claims) else ""
-        if number < REPEATED and not claims:
-            verdict = f"{complete[0]} of {complete[1]} trainings are measured"
+        if number < REPEATED and not is_complete:
+            seeds = range(first, first + (plan.seeds or 0))
+            count = sum(all((setting, seed) in done for setting in plan.settings) for seed in seeds)
+            verdict = f"{count} of {plan.seeds} seeds are measured"
         lines.append(f"| {plan.claim.name} | {plan.effect:+.2f} | {cost} | {verdict} |")
     return lines
