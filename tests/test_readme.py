@@ -7,12 +7,17 @@ import subprocess
 
 import pytest
 
+import kerasbert
+import pipelines.recipes
 from kerasbert import __version__, command_line, retrieval
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+# Classes of transformers, sentence-transformers, Keras and PyTorch that the changelog names.
+OTHERS = {"AutoTokenizer", "CrossEncoder", "SparseEncoder", "PyDataset", "DataLoader"}
 
 
 def blocks(language):
@@ -83,6 +88,17 @@ def test_the_version_is_the_same_everywhere():
         text = (REPOSITORY / name).read_text(encoding="utf-8")
         assert expected in text, name
         assert "\n## " not in expected or text.index("\n## ") == text.index(expected) + 1, name  # the first version
+
+
+def test_the_changelog_names_what_there_is():
+    """Classes in the entries of the newest version exist; renamed and removed ones have a section of their own."""
+    newest = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1]
+    entries, renamed = newest.split("\n### Renamed or moved since ")
+    assert "Removed: " in renamed and len(re.findall(r"^### ", newest, flags=re.MULTILINE)) > 1
+    named = set(re.findall(r"`(?:[a-z]+\.)*([A-Z]+[a-z]\w*)", entries))
+    modules = [getattr(kerasbert, name) for name in kerasbert.__all__] + [pipelines.recipes]
+    public = {name for module in modules for name in getattr(module, "__all__", ())}
+    assert "Reranker" in named and not named - public - OTHERS
 
 
 def test_make_targets_exist():
