@@ -1,11 +1,14 @@
 """Models that come with the package are loaded by name, in a clone and as installed."""
 
+import re
 import tomllib
 
 import pytest
+from huggingface_hub import ModelCard
 
 import kerasbert
 from kerasbert.checkpoints import folder as found_in
+from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Tokenizer
 from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.tasks import TextClassifier
@@ -88,3 +91,19 @@ def test_their_tokenizers_are_found_by_name(read, tmp_path, monkeypatch):
         read("bert_mini_eng")
     with pytest.raises(ValueError, match="Use kerasbert.load\\('hf://org/name'\\).tokenizer"):
         read("hf://org/name")
+
+
+@pytest.mark.parametrize("name", found_in.SHIPPED + found_in.ONLY_IN_CLONES)
+def test_their_cards_say_what_the_hub_shows(name):
+    """Use and limits come first, and the scores of the metadata are those of the text."""
+    card = ModelCard.load(REPOSITORY / "saved_models" / name / "README.md", ignore_metadata_errors=False)
+    data = card.data
+    assert (data.library_name, data.license, data.language) == ("kerasbert", "apache-2.0", "en")
+    assert data.datasets and data.pipeline_tag == describe(kerasbert.load(name)).task
+    assert data.model_name == name and len(data.eval_results) >= 6
+    words = re.findall(r"\d+\.\d+", card.text)
+    assert not [result for result in data.eval_results if str(result.metric_value) not in words]
+    sections = re.findall(r"^## (.*)$", card.text, flags=re.MULTILINE)
+    assert sections == ["Intended use", "Limits", "Usage", "Data", "Evaluation", "Training", "License"]
+    text = re.sub(r"^(\|.*|.*https?://.*)$", "", card.text, flags=re.MULTILINE)
+    assert all(len(line) <= 120 for line in text.splitlines())
