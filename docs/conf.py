@@ -51,6 +51,7 @@ extensions = [
     "commands",
     "docstrings",
     "family_pages",
+    "long_code",
     "native_math",
     "searching",
     "signs",

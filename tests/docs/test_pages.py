@@ -16,6 +16,7 @@ from tests.conftest import REPOSITORY
 from tests.test_words import BANNED
 
 sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
+long_code = importlib.import_module("long_code")
 
 pytestmark = pytest.mark.one_backend
 
@@ -79,6 +80,54 @@ def test_code_fits_the_width_of_a_page():
             else re.findall(r"^```(?:\{code|bash).*?^```$", text, flags=re.DOTALL | re.MULTILINE)
         )
         assert not [line for block in blocks for line in block.splitlines() if len(line) > 120], path.name
+
+
+def unbreakable(cell):
+    """The letters of the longest part of a cell that a browser keeps on one line, as site.css and long_code.py say."""
+    code = re.findall(r"`([^`]+)`", cell)
+    parts = [part for each in code for part in (each.split() if len(each) > long_code.LONGEST else [each])]
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]+`", " ", cell))
+    return max(map(len, [*parts, *text.split(), ""]))
+
+
+def test_tables_fit_the_width_of_a_page():
+    """That of code, above; the text of tables is smaller."""
+    for path, text in PAGES.items():
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+            rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()]
+            assert sum(max(map(unbreakable, column)) for column in zip(*rows, strict=True)) <= 104, (path.name, rows[0])
+
+
+class Node(dict):
+    """A node of docutils, which the tests do not install."""
+
+    def __init__(self, tagname, *children):
+        super().__init__(classes=[])
+        self.tagname, self.children = tagname, children
+
+    def astext(self):
+        return "".join(child if isinstance(child, str) else child.astext() for child in self.children)
+
+    def findall(self, condition):
+        below = [node for child in self.children if isinstance(child, Node) for node in child.findall(condition)]
+        return [self] * condition(self) + below
+
+
+def test_long_code_in_tables_is_marked():
+    codes = [Node("literal", text) for text in ("short", "long " * 20, "long " * 20)]
+    long_code.mark(None, Node("document", Node("row", Node("entry", *codes[:2])), codes[2]))
+    assert [code["classes"] for code in codes] == [[], ["long"], []]
+
+
+def test_both_dark_themes_have_the_same_styles():
+    """The one that a reader chooses, and that of the system; pictures of matplotlib are among what they change."""
+    style = (DOCS / "_static" / "site.css").read_text("utf-8")
+    of_system = "".join(re.findall(r"prefers-color-scheme: dark\) \{(.*?\}) *\n?\}", style, flags=re.DOTALL))
+    rules = [
+        sorted(" ".join(rule.split()) for rule in re.findall(re.escape(start) + r"( .*?\})", text, flags=re.DOTALL))
+        for start, text in (('body:not([data-theme="light"])', of_system), ('body[data-theme="dark"]', style))
+    ]
+    assert rules[0] == rules[1] and any(rule.startswith('article img[src$=".png"] { filter: ') for rule in rules[0])
 
 
 def test_commands_and_their_options_exist():
