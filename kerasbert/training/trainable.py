@@ -237,8 +237,8 @@ class Trainable(WithHeads, Quantizable, Fitting):
             **overrides: arguments of this class, arguments of the backbone, fields of its config, and for the Hub
                 `revision` and `token`. With `adapter`, an adapter that lies beside the weights in their file is merged
                 into them (jina-embeddings-v3). With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is
-                the fastest on a CPU; the model is exported at the first time (see `kerasbert.export`), and the export
-                is kept below kerasbert/exports in the user's cache folder.
+                the fastest on a CPU; the model is exported the first time (see `kerasbert.export`), and the export is
+                kept below kerasbert/exports in the user's cache folder.
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 

@@ -35,10 +35,10 @@ class Entry:
 
     def lines(self, width: int, brief: bool) -> list[str]:
         """The lines of the help, with only the first sentence of the description if it is to be `brief`."""
-        text, notes = self.text.removesuffix("."), list(self.notes)
-        if brief:
-            text, *others = re.split(r"\. (?=[A-Z-])", text)
-            notes += [f"default: {one.removeprefix('Default: ')}" for one in others if one.startswith("Default: ")][:1]
+        text, *others = re.split(r"\. (?=[A-Z-])", self.text.removesuffix("."))
+        defaults = [one for one in others if one.startswith("Default: ")]
+        notes = [*self.notes, *(f"default: {one.removeprefix('Default: ')}" for one in defaults)]
+        text = text if brief else ". ".join([text, *(one for one in others if one not in defaults)])
         text = f"{text} ({'; '.join(notes)})" if notes else text
         flag = f"  {self.flag}"
         first = flag + " " * max(2, INDENT - len(flag))

@@ -28,8 +28,8 @@ def serve(
     """Serves a page that answers with models, or with --api, an HTTP API for programs.
 
     The page has a tab for everything that a model can do. The API has the endpoints of OpenAI (/v1/embeddings), Cohere
-    (/v1/rerank) and text-embeddings-inference, and computes requests together with ONNX Runtime: models are exported at
-    the first time. Ctrl-C ends the server.
+    (/v1/rerank) and text-embeddings-inference, and computes requests together with ONNX Runtime; a model is exported
+    when it is served for the first time. Ctrl-C ends the server.
 
     Args:
         models: folders of models with tokenizers, names of shipped models, or hf://org/name; with --api also exports,

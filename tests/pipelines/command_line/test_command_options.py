@@ -28,9 +28,9 @@ def build(
 
     Args:
         source: where the stones are.
-        work: folder of the plans. Default: none.
+        work: folder of the plans.
         size: width in
-            meters.
+            meters. Default: what fits.
         tidy: sweep the floor.
         kind: kind of the house.
     """
@@ -75,8 +75,8 @@ stones:
   --kind {a,b}          kind of the house (default: a)
 
 plan:
-  --work PATH           folder of the plans. Default: none (required)
-  --size INT            width in meters (default: 3)
+  --work PATH           folder of the plans (required)
+  --size INT            width in meters (default: what fits)
 
 other:
   --tidy                sweep the floor
@@ -108,6 +108,7 @@ def test_help_fits_on_a_screen_and_names_every_option(ended, main_of, name):
         whole = ended(command, ["--help-all"], program)[1]
         described = re.findall(r"^  (--\S+)(?: \S+| \S+ \.\.\.)? {2,}[^ (]", whole, re.MULTILINE)
         assert {*map(_option, described)} == {*options, "config"}, program
+        assert "Default: " not in printed + whole, program
 
 
 def _option(flag):
