@@ -160,6 +160,17 @@ def test_every_guide_is_in_the_sidebar_and_on_the_page_of_guides():
             assert f"\nguides/{path.stem}\n" in sidebar and f"]({path.stem}.md)" in table, path.stem
 
 
+def test_the_speeds_on_pages_of_families_are_those_of_the_benchmarks():
+    measured, ran = (REPOSITORY / "benchmarks" / "speed" / "README.md").read_text("utf-8"), 0
+    for name, text in FAMILY_PAGES.items():
+        for entry in re.findall(r"^- (?:.+\n)+?(?=- |\n|\Z)", text, flags=re.MULTILINE):
+            if "](../results/speed.md)" in entry:
+                ran += 1
+                for figure in re.findall(r"(\d+(?:\.\d+)?)\s(?:s|GB|times|tokens\sa\ssecond)\b", entry):
+                    assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]\d)", measured), (name, figure)
+    assert ran >= 6
+
+
 def test_no_banned_words():
     found = [
         f"{path.relative_to(DOCS)}: {match.group(0)!r}: write {instead}"
