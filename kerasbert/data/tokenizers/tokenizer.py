@@ -375,7 +375,11 @@ class Tokenizer:
 
         BERT, pair=True -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
-        return row_template(self.backend, self.tokens, pair)
+        return self._templates[pair]
+
+    @functools.cached_property
+    def _templates(self) -> list[tuple[tuple[int | str, int], ...]]:
+        return [row_template(self.backend, self.tokens, pair) for pair in (False, True)]
 
     @property
     def info(self) -> dict:

@@ -1,4 +1,4 @@
-"""Computes the rows of many requests together: one thread for the engine, a bounded queue, batches by length."""
+"""Computes the rows of many requests together: threads for the engine, a bounded queue, batches by length."""
 
 import heapq
 import itertools
@@ -49,7 +49,7 @@ class _Request:
 
 
 class Batcher:
-    """Computes rows in a thread, in batches of rows of similar length.
+    """Computes rows in threads, each in batches of rows of similar length.
 
     A row is due when it would be computed if all requests that are there shared the engine equally, so that a short
     request does not wait for all of a long one. As that time does not change, no row waits forever. A batch has the row
@@ -61,6 +61,7 @@ class Batcher:
         queue_seconds: maximum time for which it waits until its first rows are computed. It is refused at once if it
             would probably wait for longer, and after this time if the engine has become slower meanwhile.
         observe: function that is called with (rows, tokens, seconds) of each batch.
+        threads: number of batches that are computed at the same time.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Batcher:
         queue_tokens: int = 262_144,
         queue_seconds: float = float("inf"),
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
+        threads: int = 1,
     ):
         self.batch_tokens, self.queue_tokens, self.queue_seconds = batch_tokens, queue_tokens, queue_seconds
         self.observe = observe
@@ -77,10 +79,10 @@ class Batcher:
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._speed = Speed()
-        self._free = 0.0  # when the thread could start its batch
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name="engine", daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, model: ExportedModel, job: Job) -> Future:
         """Queues the rows of a job. Returns a future of the list of their outputs, which may be canceled.
@@ -123,26 +125,27 @@ class Batcher:
         """Refuses new requests, and returns when those in the queue are answered."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _forget(self, request):
         """Removes a request that is done, or canceled, from those that wait. Its rows are dropped when they are due."""
         with self._changed:
             self._requests.discard(request)
 
-    # === The thread ===
+    # === The threads ===
 
     def _run(self):
         while True:
-            self._free = time.monotonic()
+            free = time.monotonic()  # when this thread could start its batch
             with self._changed:
                 while not (batch := self._next_batch()):
                     if self._closing:
                         return
                     self._changed.wait()
-                    self._free = time.monotonic()
-            self._compute(batch)
+                    free = time.monotonic()
+            self._compute(batch, free)
 
     def _next_batch(self):
         """Takes a batch from the queue: a list of (request, index of the row), or an empty list."""
@@ -152,7 +155,7 @@ class Batcher:
         queue = self._queues[min(due, key=lambda model: due[model])]
         most = self.batch_tokens
         if self._speed.rate:
-            most = min(most, max(LEAST_TOKENS, int(self._speed.rate * BATCH_SECONDS)))
+            most = min(most, max(LEAST_TOKENS, int(self._speed.rate / len(self._threads) * BATCH_SECONDS)))
         window, tokens = [heapq.heappop(queue)], 0
         first = window[0]
         while tokens < WINDOW * most and self._drop(queue):
@@ -184,7 +187,7 @@ class Batcher:
             heapq.heappop(queue)
         return False
 
-    def _compute(self, batch):
+    def _compute(self, batch, free):
         rows = [request.rows[index] for request, index in batch]
         requests = list(dict.fromkeys(request for request, _ in batch))
         try:
@@ -194,16 +197,17 @@ class Batcher:
                 _finish(requests[0].future.set_exception, error)
             else:  # each by itself, so that the others are answered
                 for request in requests:
-                    self._free = time.monotonic()
-                    self._compute([entry for entry in batch if entry[0] is request])
+                    self._compute([entry for entry in batch if entry[0] is request], time.monotonic())
             return
-        tokens, seconds = sum(map(len, rows)), time.monotonic() - self._free
-        if tokens >= LEAST_TOKENS / 2:  # shorter ones say how long the engine takes to start
-            self._speed.observe(tokens, seconds)
+        tokens, seconds = sum(map(len, rows)), time.monotonic() - free
         self.observe(len(rows), tokens, seconds)
-        for (request, index), output in zip(batch, outputs, strict=True):
-            request.outputs[index] = output
-            request.missing -= 1
+        with self._changed:
+            if tokens >= LEAST_TOKENS / 2:  # shorter ones say how long the engine takes to start
+                self._speed.observe(tokens, seconds / len(self._threads))  # as the others compute meanwhile
+            for (request, index), output in zip(batch, outputs, strict=True):
+                request.outputs[index] = output
+                request.missing -= 1
+        for request in requests:
             if not request.missing:
                 _finish(request.future.set_result, request.outputs)
 

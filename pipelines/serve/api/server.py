@@ -1,5 +1,6 @@
 """Runs the server: opens the models, listens, writes the log, and ends when the requests are answered."""
 
+import dataclasses
 import gc
 import json
 import logging
@@ -14,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from .options import Server
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SETTINGS = "KERASBERT_SERVER"  # the environment variable from which worker processes read their settings
 TOKEN = "KERASBERT_TOKEN"
+MOST_PARALLEL = 4  # batches, unless an option says more: with more cores, each batch has several
 KEEP_ALIVE = 75  # seconds, longer than load balancers keep idle connections
 
 
@@ -96,7 +97,7 @@ def serve(models: Sequence[str], host: str, port: int, hosts: Sequence[str], lim
     check_access(host, server)
     exports = named_exports(models)
     settings: dict[str, Any] = dict(models={name: str(path) for name, path in exports.items()}, hosts=[*hosts, host])
-    settings |= dict(limits=asdict(limits), workers=server.workers)
+    settings |= dict(limits=dataclasses.asdict(limits), workers=server.workers)
     settings["token_file"] = server.token_file and str(server.token_file.resolve())
     os.environ[SETTINGS] = json.dumps(settings)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -144,10 +145,13 @@ def _end_with(parent):
 
 def open_app(settings: Mapping[str, Any], limits: Limits) -> Any:
     """Opens the models, and creates the application."""
+    cores = max(1, number_of_cores() // settings["workers"])
+    parallel = limits.parallel or min(cores, MOST_PARALLEL)
     # A thread that spins would keep a core from those that read requests and texts.
-    threads = Threads(max(1, number_of_cores() // settings["workers"]), spin=False)
+    threads = Threads(max(1, cores // parallel), spin=False)
     models = {name: open_export(Path(path), threads) for name, path in settings["models"].items()}
     token = token_of(Server(token_file=settings["token_file"] and Path(settings["token_file"])))
+    limits = dataclasses.replace(limits, parallel=parallel)
     return create_app(models, limits, Access(own_names(settings["hosts"]), token))
 
 

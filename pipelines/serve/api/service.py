@@ -56,7 +56,8 @@ class Service:
 
     def __init__(self, models: Mapping[str, ExportedModel], limits: Limits, metrics: Metrics):
         self.models, self.limits, self.metrics = models, limits, metrics
-        self.batcher = Batcher(limits.batch_tokens, limits.queue_tokens, limits.queue_seconds, metrics.observe_batch)
+        queue = limits.queue_tokens, limits.queue_seconds
+        self.batcher = Batcher(limits.batch_tokens, *queue, metrics.observe_batch, limits.parallel or 1)
         metrics.watch_queue(lambda: self.batcher.waiting)
         self.tokenizers = ThreadPoolExecutor(TOKENIZERS, thread_name_prefix="tokenizer")
         self.large = ThreadPoolExecutor(1, thread_name_prefix="large")

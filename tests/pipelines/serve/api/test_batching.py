@@ -66,6 +66,18 @@ def test_what_waits_is_computed_together(slow):
     assert [5, 6, 7] in model.batches
 
 
+def test_batches_are_computed_at_the_same_time():
+    model, batcher = Slow(), Batcher(batch_tokens=64, threads=2)
+    requests = [batcher.submit(model, job(*[length] * 40)) for length in (5, 6)]
+    assert model.started.acquire(timeout=20) and model.started.acquire(timeout=20)  # none of them may end yet
+    assert not model.started.acquire(timeout=0.05)
+    for _ in range(99):
+        model.may_go.release()
+    batcher.close()
+    assert [[len(output) for output in request.result(0)] for request in requests] == [[5] * 40, [6] * 40]
+    assert sum(model.batches, []).count(5) == sum(model.batches, []).count(6) == 40
+
+
 def test_short_requests_pass_long_ones(slow):
     model, batcher = slow
     long = batcher.submit(model, job(*[4] * 24))
