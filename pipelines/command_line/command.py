@@ -192,7 +192,7 @@ def one_line_errors() -> Iterator[None]:
         message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
         if isinstance(error, OSError) and error.filename is not None:  # else "[Errno 2] No such file or directory: ..."
             message = f"{error.filename}: {error.strerror}"
-        sys.exit(printable(brief(f"{type(error).__name__}: {message}")))
+        sys.exit(printable(brief(message or type(error).__name__)))
     except of_training("RunStopped") as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:

@@ -67,9 +67,7 @@ def test_pretrain_takes_a_recipe_first(run_here, tmp_path):
     _, printed = run_here("pipelines.pretrain", "--help")
     assert "--recipe" in printed and "--held-out" in printed and len(printed.splitlines()) < 80
     line, _ = run_here("pipelines.pretrain", "electra_huge", "--corpus", str(tmp_path), "--run", str(tmp_path / "run"))
-    assert re.match(
-        r"ValueError: The recipes are .*electra.base.*in all\). Received: 'electra_huge'. Did you mean", line
-    )
+    assert re.match(r"The recipes are .*electra.base.*in all\). Received: 'electra_huge'. Did you mean", line)
     assert len(line) < 250
 
 
@@ -78,7 +76,7 @@ def test_errors_are_one_line(tmp_path):
     process = run("pipelines.train_tokenizer", "--source", str(tmp_path / "bad.txt"), "--output", str(tmp_path / "out"))
     assert process.returncode == 1
     error = process.stderr.strip().splitlines()[-1]  # TensorFlow has lines of its own before it
-    assert error.startswith("ValueError:") and "byte 7" in error and "line 2" in error
+    assert not error.startswith("ValueError") and "byte 7" in error and "line 2" in error
     assert "Traceback" not in process.stderr
     assert not (tmp_path / "out").exists()
 
@@ -129,7 +127,7 @@ def test_long_errors_keep_their_beginning_and_their_end(capsys):
     with pytest.raises(SystemExit) as ended:
         Command(wrong)([], "kerasbert wrong")
     message = ended.value.code
-    assert message.startswith("ValueError: Every weight must be in the file. ") and len(message.splitlines()) == 1
+    assert message.startswith("Every weight must be in the file. ") and len(message.splitlines()) == 1
     assert message.endswith(" Use another file.") and " ... " in message and len(message) <= 400
 
 
@@ -196,7 +194,7 @@ def test_output_of_commands_has_no_control_characters(capsys):
 
     with pytest.raises(SystemExit) as ended, pytest.warns(UserWarning):
         Command(say, first=("name",))([EVIL], "kerasbert say")
-    assert str(ended.value.code) == f"ValueError: {SHOWN}"
+    assert str(ended.value.code) == SHOWN
     printed = capsys.readouterr()
     assert printed.out == f"{SHOWN}\n{SHOWN}\n" and printed.err.startswith(f"{SHOWN}\n")
     with pytest.raises(SystemExit):
