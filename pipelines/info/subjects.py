@@ -81,8 +81,8 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
     known = [*SHIPPED, *size_names(), *all_recipes()]
     if name not in known and name not in (key.replace(".", "_") for key in known):
         raise ValueError(
-            "`kerasbert info` describes the folder of a model or a corpus, a shipped model, hf://org/name, a size such as "
-            f"bert_base, or a recipe such as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
+            "`kerasbert info` describes the folder of a model or a corpus, a shipped model, hf://org/name, a size such "
+            f"as bert_base, or a recipe such as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
         )
     recipe = find_recipe(name).with_settings(list(settings))
     return Subject(name, "recipe", lambda dtype: recipe_model(dataclasses.replace(recipe, dtype=dtype)), recipe=recipe)
