@@ -2,6 +2,10 @@
 
 A module of Hugging Face's model that fuses several of our layers, such as GPT-2's `c_attn` or ModernBERT's `Wqkv`, has
 a single product B A. It combines the products of our layers: A stacks their rows, and B is block-diagonal.
+
+The other way round, transformers splits or renames layers of NomicBERT, GTE and jina-embeddings-v3. Their adapters are
+written with the names in the model of transformers, and read with these or with the names of the files, which are those
+of the code on the Hub.
 """
 
 import collections
@@ -79,12 +83,15 @@ def save_adapter(model, folder, base=None):
         write_json(written / CONFIG, config)
 
 
-def _modules(model):
-    """Returns {name of a module in Hugging Face's model: {index of the part: (table entry, our dense layer)}}."""
+def _modules(model, as_module=True):
+    """Returns {name of a module in Hugging Face's model: {index of the part: (table entry, our dense layer)}}.
+
+    Without `as_module`, the names are those of the file.
+    """
     found, apart = {}, getattr(model, "KEPT_APART", ())
     for path, layer in layers_by_path(model).items():
         if isinstance(layer, keras.layers.Dense) and path.split("/")[0] not in apart:
-            entry, name = _written_as(model, f"{path}/kernel")
+            entry, name = _written_as(model, f"{path}/kernel", as_module)
             if isinstance(entry, (Tensor, Heads)):
                 if layer.lora_enabled:
                     raise ValueError(
@@ -97,12 +104,12 @@ def _modules(model):
     return found
 
 
-def _written_as(model, path):
+def _written_as(model, path, as_module=True):
     """Returns (table entry, name) of a variable in transformers' model that PEFT adapts.
 
     If this is transformers' bare model, as for a `TextEmbedder`, the names of the backbone have no prefix.
     """
-    return written_as(_adapted_model(model), path)
+    return written_as(_adapted_model(model), path, as_module)
 
 
 def _adapted_model(model):
@@ -177,6 +184,10 @@ def _trained_heads(model):
         return {}, []
     tensors = export_weights(_adapted_model(model))
     tensors |= {alias: tensors[name] for alias, name in layout.tied.items() if name in tensors}
+    for path in named_variables(model, apart=True):
+        stored, name = (_written_as(model, path, as_module)[1] for as_module in (False, True))
+        if name != stored and stored in tensors:
+            tensors[name] = tensors.pop(stored)
     arrays = {name: array for name, array in tensors.items() if _module(name, layout) in modules}
     integers = sorted(name for name, array in arrays.items() if array.dtype.kind == "i")
     if integers:
@@ -208,24 +219,27 @@ def load_adapter(model, folder, merge=False):
     """
     folder = Path(folder)
     with read_together(folder, lambda name: name in (CONFIG, WEIGHTS)):
-        config, tensors = read_adapter_config(folder / CONFIG), _read(folder)
-    modules, products = _modules(model), []
+        config, tensors = read_adapter_config(folder / CONFIG), _read(folder, parts_of(model).family.huggingface)
+    modules, products = _modules(model, as_module=False) | _modules(model), []
     for module in sorted({name.rpartition(".lora_")[0] for name in tensors if ".lora_" in name}):
         a, b = (tensors.pop(f"{module}.lora_{letter}.weight", None) for letter in "AB")
         if any(array is None or array.ndim != 2 for array in (a, b)) or module not in modules:
             raise ValueError(
                 f"Each module of an adapter must be a dense layer of the model, with two matrices. Received: {module} "
-                f"in {folder} for a {type(model).__name__}. Is this the model that it was trained on?"
+                f"in {folder} for a {type(model).__name__}, whose dense layers are {_last_parts(modules)}. Is this the "
+                "model that it was trained on?"
             )
         scale = scale_of(config, module, len(a), folder)
         products += _split(modules[module], a, b, scale, parts_of(model).config, f"{module} in {folder}")
     if not products:
         raise ValueError(f"An adapter must contain LoRA products. Received: {folder} without any.")
     heads = _heads(model, tensors, folder)
-    taken = [layer.path for layer, _ in products if layer.lora_enabled]
+    counts = collections.Counter(layer.path for layer, _ in products)
+    taken = [layer.path for layer, _ in products if layer.lora_enabled or counts[layer.path] > 1]
     if taken:
         raise ValueError(
-            f"A dense layer can have one LoRA product. Received: {taken[0]} with one. Load the model again."
+            f"A dense layer can have one LoRA product. Received: {taken[0]} with two. Load the model again, and an "
+            "adapter that has one for each layer."
         )
     if merge and any(layer.quantization_mode in ("int8", "int4") for layer, _ in products):
         raise ValueError("Products cannot be merged into integers. Received: a quantized model. Use merge=False.")
@@ -238,12 +252,18 @@ def load_adapter(model, folder, merge=False):
     add_products(model, products, merge)
 
 
-def _read(folder):
-    """Reads the tensors of an adapter, {name without PEFT's prefix: array}."""
+def _last_parts(modules):
+    return ", ".join(sorted({name.rpartition(".")[2] for name in modules}))
+
+
+def _read(folder, layout):
+    """Reads the tensors of an adapter, {name without PEFT's prefix, and with the prefix of the layout: array}."""
     if not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(f"An adapter folder must contain {WEIGHTS}. Received: {folder} without it.")
     file = open_tensors(folder / WEIGHTS)
     names = {name: name.removeprefix(_IN_PEFT).replace(".modules_to_save.", ".") for name in file.keys()}
+    for older in layout.older_prefixes:
+        names = {name: re.sub(rf"\A{older}\.", f"{layout.prefix}.", short) for name, short in names.items()}
     if len(set(names.values())) < len(names):
         twice = collections.Counter(names.values()).most_common(1)[0][0]
         raise ValueError(f"An adapter must contain each weight once. Received: {folder} with {twice} twice.")
@@ -303,8 +323,8 @@ def _heads(model, tensors, folder):
     """Returns a list of (variable, array) for the stored heads. Raises a ValueError if one does not fit the model."""
     found, left, values = [], dict(tensors), {}
     for path, variable in named_variables(model).items():
-        entry, name = _written_as(model, path)
-        values[name] = left.pop(name, variable)
+        entry, name = _written_as(model, path, as_module=False)
+        values[name] = left.pop(name, left.pop(_written_as(model, path)[1], variable))
         if values[name] is variable:
             continue
         array = to_ours(entry, values[name], path.rpartition("/")[2], parts_of(model).config)

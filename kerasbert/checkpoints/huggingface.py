@@ -53,17 +53,19 @@ def named_variables(model, apart=False):
     return {path: named[path] for path in kept}
 
 
-def stored_as(family, path):
+def stored_as(family, path, as_module=False):
     """Returns (entry of the family's table, stored name) for the path of a variable.
 
-    The result is (None, None) if the table has no entry for the variable.
+    The result is (None, None) if the table has no entry for the variable. With `as_module`, the name is the one in the
+    model of transformers, in which layers can be apart that are stored together.
     """
+    names = {**family.huggingface.names, **(family.huggingface.modules if as_module else {})}
     if path.split("/")[0] in _EXTRA_PARTS:
         name = f"kerasbert.{path.replace('/', '.')}"
         return Tensor(name), name
     layer, _, leaf = path.rpartition("/")
     for target, suffix in ((path, ""), (layer, "." + _LEAVES.get(leaf, leaf))):
-        for ours, entry in family.huggingface.names.items():
+        for ours, entry in names.items():
             numbers = _match(ours, target)
             if numbers is not None:
                 name = entry if isinstance(entry, str) else entry.name
@@ -310,14 +312,14 @@ def _make_new(model, variables, stored):
     )
 
 
-def written_as(model, path):
+def written_as(model, path, as_module=False):
     """Returns (entry of the family's table, stored name) for a variable in the file of a whole model.
 
-    Names of the backbone's weights have a prefix if the model has a head.
+    Names of the backbone's weights have a prefix if the model has a head. `as_module` is that of `stored_as`.
     """
     backbone = parts_of(model)
     family, layout = backbone.family, backbone.family.huggingface
-    entry, name = stored_as(family, path)
+    entry, name = stored_as(family, path, as_module)
     if name is None:
         raise ValueError(f"The layout of {type(backbone).__name__} has no name for {path}.")
     bare = model is backbone or type(model).__name__ in layout.bare or not layout.prefix

@@ -42,6 +42,8 @@ class HuggingFaceLayout:
         shared_type: function that takes a stored config with a model type of this family, which files of other families
             may have as well, and returns the model type by which their family is known here.
         remote_code: whether transformers reads the files only with code of the hub.
+        modules: {our path of a layer: name of its module in the model of transformers}, where this differs from the
+            stored name. PEFT's adapters have these names.
     """
 
     config: Mapping[str, object]
@@ -65,6 +67,7 @@ class HuggingFaceLayout:
     generation: Callable | None = None
     shared_type: Callable | None = None
     remote_code: bool = False
+    modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def classes_of(self, model_type: str) -> dict[str, str]:
         """Returns {architecture: our class} for a model type, the last class if several have the same architecture."""

@@ -98,6 +98,12 @@ class BartConfig(Config):
         """Id of the token with which targets begin: <s> in BART, the code of the language in mBART-50, or None."""
         return self.bos_id if self.forced_bos_id is None and not self.norm_first else self.forced_bos_id
 
+    @property
+    def last_target_id(self):
+        """Id of the token after the end of targets: in the first mBART, the code of the language, which also starts
+        the decoder. Otherwise None."""
+        return self.decoder_start_id if self.norm_first and self.decoder_start_id != self.eos_id else None
+
     def of_decoder(self):
         """Returns the config in which the sizes of the encoder's blocks are those of the decoder's."""
         sizes = dict(num_heads=self.num_decoder_heads, feed_forward_dim=self.decoder_feed_forward_dim)

@@ -25,6 +25,7 @@ from ..layers.masks import AttentionMask
 from ..layers.positions import Rotation, token_positions
 from .backbone import Backbone
 from .bert import HUGGINGFACE_CONFIG as BERT_CONFIG
+from .nomic_bert import HUGGINGFACE_MODULES
 
 # === Config ===
 
@@ -318,6 +319,7 @@ register_family(
             older_prefixes=("new",),
             names=HUGGINGFACE_NAMES,
             tied={"lm_head.decoder.weight": "gte.embeddings.word_embeddings.weight"},
+            modules={**HUGGINGFACE_MODULES, "masked_lm/norm": "lm_head.layer_norm"},
         ),
     ),
 )

@@ -22,6 +22,7 @@ from ..layers.masks import AttentionMask
 from ..layers.positions import Rotation, token_positions
 from .backbone import Backbone
 from .bert import BertBlock
+from .nomic_bert import ATTENTION_MODULES
 from .roberta import HEAD_NAMES, HUGGINGFACE_TIED
 from .roberta import HEADS as ROBERTA_HEADS
 from .roberta import HUGGINGFACE_CONFIG as ROBERTA_CONFIG
@@ -185,6 +186,12 @@ HUGGINGFACE_NAMES = {
     **{ours: theirs for ours, theirs in HEAD_NAMES.items() if ours != "choice/dense"},
 }
 
+HUGGINGFACE_MODULES = {
+    **ATTENTION_MODULES,
+    "block_{i}/feed_forward/inner": "layers.{i}.mlp.fc1",
+    "block_{i}/feed_forward/outer": "layers.{i}.mlp.fc2",
+}
+
 register_family(
     JinaEmbeddingsV3,
     Family(
@@ -201,6 +208,7 @@ register_family(
             prefix="roberta",
             names=HUGGINGFACE_NAMES,
             tied=HUGGINGFACE_TIED,
+            modules=HUGGINGFACE_MODULES,
         ),
     ),
 )

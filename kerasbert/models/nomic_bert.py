@@ -370,6 +370,21 @@ HUGGINGFACE_NAMES = {
     "tagger/dense": "classifier",
 }
 
+# transformers splits `Wqkv`, and renames the layers of the files.
+ATTENTION_MODULES = {
+    "block_{i}/attention/query": "layers.{i}.self_attn.q_proj",
+    "block_{i}/attention/key": "layers.{i}.self_attn.k_proj",
+    "block_{i}/attention/value": "layers.{i}.self_attn.v_proj",
+    "block_{i}/attention/project": "layers.{i}.self_attn.o_proj",
+}
+
+HUGGINGFACE_MODULES = {
+    **ATTENTION_MODULES,
+    "block_{i}/feed_forward/inner": "layers.{i}.mlp.gate_proj",
+    "block_{i}/feed_forward/gate": "layers.{i}.mlp.up_proj",
+    "block_{i}/feed_forward/outer": "layers.{i}.mlp.down_proj",
+}
+
 HUGGINGFACE_TIED = {
     "cls.predictions.decoder.weight": "nomic_bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -394,6 +409,7 @@ register_family(
             older_prefixes=("bert",),
             names=HUGGINGFACE_NAMES,
             tied=HUGGINGFACE_TIED,
+            modules=HUGGINGFACE_MODULES,
         ),
     ),
 )

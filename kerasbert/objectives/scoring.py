@@ -155,7 +155,7 @@ def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
     found = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
     template = tokenizer.info["single"]
     before = [item for item, _ in template].index("A")
-    segments = any(segment for _, segment in tokenizer.info["pair"])
+    segments = tokenizer.has_segments
     lengths = [len(ids) + len(template) - 1 for ids in found]
     check_fits(lengths, model.backbone.position_limit)
     words = tokenizer.word_numbers(texts) if within_words else None

@@ -170,6 +170,11 @@ class Seq2SeqLM(NextToken):
                 "Sequence-to-sequence modeling needs targets. Received: sources alone. To generate, use generate(x)."
             )
         tokenizer = self.require_tokenizer()
+        if tokenizer.family == "mbart50" and self.first_target_id is None:
+            raise ValueError(
+                "Targets of mBART-50 begin with the code of their language. Received: forced_bos_id=None in the "
+                "config. Use from_preset(path, forced_bos_id=tokenizer.id(code)), with a code such as 'ro_RO'."
+            )
         layout = Seq2SeqLayout(
             length=self._longest_text,
             target_length=self._longest_text,
@@ -177,6 +182,7 @@ class Seq2SeqLM(NextToken):
             start_id=self.start_id,
             end_id=next(iter(self.default_stop_ids()), None),
             first_id=self.first_target_id,
+            last_id=getattr(self.backbone.config, "last_target_id", None),
         )
         seed = seed if shuffle else None
         return Seq2SeqBatches(

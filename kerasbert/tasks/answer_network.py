@@ -52,7 +52,7 @@ class AnswerNetwork(Composite):
         if inputs.get("segment_ids") is None:
             raise ValueError(
                 "The answer network needs `segment_ids` to distinguish the two texts. Received: a batch without them. "
-                "Use pairs of texts, and a family and a tokenizer with segments, such as BERT."
+                "Use pairs of texts, and a family and a tokenizer that have segments, such as BERT."
             )
         second = ops.cast(inputs["segment_ids"], "bool")
         real = real_tokens(inputs)

@@ -25,6 +25,6 @@ def encode_unmarked(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> 
         found["padding_mask"] = np.arange(width)[::-1] < lengths[:, None]
     else:
         found["lengths"] = lengths
-    if any(segment for _, segment in tokenizer.info["pair"]):
+    if tokenizer.has_segments:
         found["segment_ids"] = np.zeros_like(ids)
     return found

@@ -257,9 +257,8 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     @property
     def texts_have_segments(self) -> bool:
-        """Whether this model reads the segments of its tokenizer's template, if the template has any."""
-        template = self.tokenizer.template(pair=True) if self.tokenizer else ()
-        return self.backbone.reads_segments and any(segment for _, segment in template)
+        """Whether this model reads the segments of its tokenizer's rows, if they have any."""
+        return bool(self.tokenizer) and self.backbone.reads_segments and self.tokenizer.has_segments
 
     @property
     def longest_text(self) -> int:

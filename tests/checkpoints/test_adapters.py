@@ -1,7 +1,9 @@
 """LoRA adapters in the layout of PEFT: PEFT and this package compute the same; bad adapters change nothing."""
 
 import dataclasses
+import functools
 import json
+import re
 import time
 
 import keras
@@ -23,9 +25,17 @@ from kerasbert.models import (
     DistilBertConfig,
     Electra,
     ElectraConfig,
+    EuroBert,
+    EuroBertConfig,
     GPT2Config,
+    Gte,
+    GteConfig,
+    JinaEmbeddingsV3,
+    JinaEmbeddingsV3Config,
     ModernBert,
     ModernBertConfig,
+    NomicBert,
+    NomicBertConfig,
     Roberta,
     RobertaConfig,
     T5Config,
@@ -60,6 +70,10 @@ def classifier(backbone):
     return TextClassifier(backbone, labels=3)
 
 
+def pooled(make):
+    return functools.partial(make, pooler=True)
+
+
 GATED = ("query", "value", "gate")
 SEQUENCE = transformers.AutoModelForSequenceClassification
 CASES = {
@@ -73,6 +87,14 @@ CASES = {
     "modernbert": Case(
         ModernBert, ModernBertConfig(pad_id=0, **POSITIONS), SEQUENCE, ("query", "value", "gate"), classifier
     ),
+    "eurobert": Case(EuroBert, EuroBertConfig(pad_id=0, **POSITIONS), SEQUENCE, GATED, classifier),
+    "nomic_bert": Case(
+        functools.partial(NomicBert, pooler=True), NomicBertConfig(**POSITIONS), SEQUENCE, GATED, classifier
+    ),
+    "nomic_bert_embedder": Case(NomicBert, NomicBertConfig(**POSITIONS), transformers.AutoModel, GATED, TextEmbedder),
+    "gte": Case(pooled(Gte), GteConfig(**POSITIONS), SEQUENCE, GATED, classifier),
+    "gte_masked_lm": Case(Gte, GteConfig(**POSITIONS), transformers.AutoModelForMaskedLM, GATED, MaskedLM),
+    "jina": Case(JinaEmbeddingsV3, JinaEmbeddingsV3Config(**POSITIONS), SEQUENCE, ("query", "outer"), classifier),
     "gpt2": Case(GPT2, GPT2Config(**POSITIONS), transformers.AutoModelForCausalLM, ("query", "value"), CausalLM),
     "t5": Case(T5, T5Config(head_dim=8, **SIZES), transformers.AutoModelForSeq2SeqLM, head=Seq2SeqLM),
 }
@@ -126,7 +148,7 @@ def test_adapters_of_peft_and_ours_are_the_same(name, tmp_path, quiet):
     torch.manual_seed(0)
     with torch.no_grad():
         for path, parameter in adapted.named_parameters():
-            tied = "predictions.decoder" in path or "lm_head.decoder" in path
+            tied = "predictions.decoder" in path or path.endswith("decoder.weight")
             if not tied and ("lora_" in path or "modules_to_save" in path):
                 parameter.copy_(torch.randn_like(parameter) * 0.1)
     adapted.save_pretrained(tmp_path / "theirs")
@@ -137,6 +159,44 @@ def test_adapters_of_peft_and_ours_are_the_same(name, tmp_path, quiet):
         again.load_adapter(tmp_path / "theirs", merge=merge)
         np.testing.assert_allclose(ours(again), expected, atol=1e-5)
         assert any("lora" in variable.path for variable in again.weights) != merge
+
+
+@pytest.mark.parametrize(
+    "name, prefix",
+    [
+        *[("nomic_bert", "nomic_bert."), ("nomic_bert", "bert."), ("nomic_bert_embedder", ""), ("gte", "gte.")],
+        *[("gte", "new."), ("jina", "roberta."), ("modernbert", "model."), ("gpt2", "transformer.")],
+    ],
+)
+def test_adapters_with_the_names_of_the_file(name, prefix, tmp_path):
+    """The code of the Hub has the layers of the files, of which some are fused, and older prefixes."""
+    rng, model = np.random.default_rng(0), CASES[name].build()
+    randomized(model.weights, 0.1, 0)
+    own_prefix = f"{model.backbone.family.huggingface.prefix}."
+    model.save_to_preset(tmp_path / "base")
+    (tmp_path / "adapter").mkdir()
+    stored, tensors = safetensors.numpy.load_file(tmp_path / "base" / "model.safetensors"), {}
+    conv1d = name == "gpt2"
+    for weight, array in stored.items():
+        if array.ndim != 2 or not re.search(r"(layers?|h)\.\d", weight):
+            continue
+        inputs, outputs = array.shape if conv1d else array.shape[::-1]
+        a, b = (rng.normal(0, 0.1, shape).astype("float32") for shape in ((3, inputs), (outputs, 3)))
+        stored[weight] = array + 2 * (b @ a).T if conv1d else array + 2 * b @ a
+        module = prefix + weight.removesuffix(".weight").removeprefix(own_prefix)
+        tensors |= {f"base_model.model.{module}.lora_A.weight": a, f"base_model.model.{module}.lora_B.weight": b}
+    safetensors.numpy.save_file(tensors, tmp_path / "adapter" / "adapter_model.safetensors")
+    config = dict(peft_type="LORA", r=3, lora_alpha=6, target_modules=[], fan_in_fan_out=conv1d)
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    adapted = type(model).from_preset(tmp_path / "base")
+    adapted.load_adapter(tmp_path / "adapter")
+    merged = type(model).from_preset(tmp_path / "base")
+    merged.load_adapter(tmp_path / "adapter", merge=True)
+    safetensors.numpy.save_file(stored, tmp_path / "base" / "model.safetensors", {"format": "pt"})
+    expected = ours(type(model).from_preset(tmp_path / "base"))
+    assert np.abs(expected - ours(model)).max() > 1e-3
+    for found in (adapted, merged):
+        np.testing.assert_allclose(ours(found), expected, atol=1e-5)
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
-from kerasbert.models import T5, Bert, BertConfig, T5Config
+from kerasbert.models import T5, Bart, BartConfig, Bert, BertConfig, T5Config
 from kerasbert.objectives import Seq2SeqLM
+from tests.data.conftest import make_documents
+from tests.data.tokenizers.slow_folders import Vocabularies
 from tests.models.reference import randomize, their_model, to_numpy
 
 TINY = dict(
@@ -131,3 +133,42 @@ def test_bad_input():
     bert = Bert(BertConfig(vocabulary_size=61, num_layers=1, num_heads=1, hidden_dim=8, feed_forward_dim=8))
     with pytest.raises(ValueError, match="Bert has no head 'seq2seq_lm'"):
         Seq2SeqLM(bert)
+
+
+@pytest.mark.parametrize("family, name", [("mbart", "MBartTokenizer"), ("mbart50", "MBart50Tokenizer")])
+def test_targets_of_mbart_are_those_of_transformers(family, name, tmp_path):
+    """mBART reads "ro_RO a b </s>" and predicts "a b </s> ro_RO"; mBART-50 "</s> ro_RO a b" and "ro_RO a b </s>"."""
+    import transformers
+    from transformers.models.mbart.modeling_mbart import shift_tokens_right
+
+    settings = {"tokenizer_class": name, "src_lang": "en_XX", "tgt_lang": "ro_RO"}
+    Vocabularies(make_documents()).write(tmp_path, "xlm-roberta", settings, config={"model_type": "mbart"})
+    ours, theirs = Tokenizer.load(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    code = {"decoder_start_id" if family == "mbart" else "forced_bos_id": ours.id("ro_RO")}
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, max_length=32)
+    config = BartConfig(vocabulary_size=ours.vocabulary_size, model_type="mbart", **sizes, **code)
+    sources, targets = ["the cat sat", "a dog"], ["a dog ran over the hill", "the mat"]
+    model = Seq2SeqLM(Bart(config), tokenizer=ours)
+    [(x, y, weight)] = list(model.text_batches(sources, targets, None, 2, 1, 0, False))
+    wanted = theirs(sources, text_target=targets, padding=True, return_tensors="pt")
+    np.testing.assert_array_equal(x["token_ids"], wanted["input_ids"])
+    np.testing.assert_array_equal(y, wanted["labels"])
+    np.testing.assert_array_equal(weight, wanted["labels"] != ours.pad_id)
+    shifted = shift_tokens_right(wanted["labels"], ours.pad_id)
+    np.testing.assert_array_equal(np.where(weight, x["decoder_token_ids"], 0), np.where(weight, shifted, 0))
+
+
+def test_truncated_targets_keep_both_of_their_ends():
+    layout = Seq2SeqLayout(target_length=4, start_id=9, end_id=1, last_id=9)
+    targets = [[5, 6, 7, 8], [5, 6, 7, 8, 1], [5, 1, 9], [5]]
+    [(x, y, _)] = list(Seq2SeqBatches([[3]] * 4, targets, batch_size=4, layout=layout, seed=None))
+    assert y.tolist() == [[5, 6, 1, 9], [5, 6, 1, 9], [5, 1, 9, 0], [5, 1, 9, 0]]
+    assert x["decoder_token_ids"].tolist() == [[9, 5, 6, 1], [9, 5, 6, 1], [9, 5, 1, 0], [9, 5, 1, 0]]
+
+
+def test_the_language_of_mbart_50_must_be_known():
+    tokenizer = Tokenizer.train("unigram", ["the cat sat on the mat"] * 20, 67, family="mbart50")
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, max_length=32)
+    config = BartConfig(vocabulary_size=tokenizer.vocabulary_size, model_type="mbart", **sizes)
+    with pytest.raises(ValueError, match="begin with the code of their language.*forced_bos_id="):
+        Seq2SeqLM(Bart(config), tokenizer=tokenizer).fit(["the cat"], ["the mat"])

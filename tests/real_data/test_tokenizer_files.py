@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from tokenizers import normalizers
 
 from kerasbert.data import Tokenizer
 from kerasbert.data.tokenizers.sentencepiece import build_backend, model_bytes, read_model
 from tests.data.mixed_text import shared_lines
+from tests.data.tokenizers.slow_folders import MARKS
 from tests.data.tokenizers.tokenizer_references import (
     PUBLISHED,
     TRAINED,
@@ -55,6 +57,23 @@ def test_families_on_ten_thousand_lines(family, shared_data, tmp_path):
     else:
         assert_same_ids(ours, their_class(PUBLISHED[family][1]).from_pretrained(folder), lines)
     assert_written_folder_is_the_same(ours, lines[:500], tmp_path / "written")
+
+
+def test_marks_in_the_files_of_deberta(shared_data, tmp_path):
+    """transformers 5 leaves out the rules of the model, which texts of letters do not need: they are kept. It does not
+    remove a space before the text, as version 4 did, which also wrote the rules to `tokenizer.json`."""
+    model = read_model(shared_data / "metric_oracles" / "sentencepiece" / "test_model.model")
+    folder = write_family(
+        tmp_path, "deberta-v2", model.pieces[3:], model.charsmap, tokenizer_class="DebertaV2Tokenizer"
+    )
+    ours, theirs = Tokenizer.load(folder), their_class("AutoTokenizer").from_pretrained(folder)
+    assert_same_ids(ours, theirs, MARKS, pairs=0)
+    steps = [normalizers.Strip(), normalizers.Precompiled(model.charsmap), normalizers.Replace("  ", " ")]
+    ours.backend.normalizer = normalizers.Sequence(steps)
+    ours.backend.save(str(tmp_path / "tokenizer.json"))
+    again, theirs = Tokenizer.load(folder), their_class("AutoTokenizer").from_pretrained(folder)
+    assert_same_ids(again, theirs, MARKS, pairs=0)
+    assert again.backend.normalizer.normalize_str("Ａ½") == "A1⁄2"
 
 
 @pytest.mark.parametrize("family", TRAINED)

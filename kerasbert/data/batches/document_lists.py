@@ -124,7 +124,7 @@ class DocumentLists(ExampleBatches):
             for document, a, b in zip(documents[row], *(length[row] for length in lengths), strict=True):
                 pair = (query[:a], self._document_ids[document][:b])
                 rows.append(() if document == NO_DOCUMENT else never_empty(self._info, pair))
-        x = fill_rows(self._info, rows, width, segments=any(segment for _, segment in self._info["pair"]))
+        x = fill_rows(self._info, rows, width, segments=self._info["segments"])
         x = {key: array.reshape(last - first, self._columns, *array.shape[1:]) for key, array in x.items()}
         return x, y, weight
 

@@ -28,6 +28,7 @@ class Seq2SeqLayout:
         end_id: token with which a target ends, or None if targets get no end token. Default: the end (or separator)
             token of the tokenizer.
         first_id: token with which a target begins, such as <s> in BART, or None.
+        last_id: token after the end token of a target, such as the code of its language in mBART, or None.
     """
 
     length: int | None = None
@@ -36,6 +37,7 @@ class Seq2SeqLayout:
     start_id: int | None = None
     end_id: int | str | None = "default"
     first_id: int | None = None
+    last_id: int | None = None
 
     def __post_init__(self):
         if self.num_buckets < 1:
@@ -57,8 +59,9 @@ class Seq2SeqBatches(Batches):
 
     Args:
         sources: texts, or lists of token ids. No special tokens are added to token ids.
-        targets: one text or list of token ids for each source. The end token is added unless it is already the last,
-            and the first token of the layout unless it is already the first.
+        targets: one text or list of token ids for each source. The end token, and the last token of the layout after
+            it, are added unless they are already there, and the first token of the layout unless it is already the
+            first.
         tokenizer: a `Tokenizer`, required for texts. Sources get the special tokens of its template, targets only the
             end token.
         batch_size: rows per update.
@@ -94,9 +97,10 @@ class Seq2SeqBatches(Batches):
             end_id = info.get("sep_id") if info.get("eos_id") is None else info["eos_id"]
         self.pad_id = info.get("pad_id") or 0
         self.start_id = self.pad_id if layout.start_id is None else layout.start_id
-        self._sources = sources = _Sequences(source_ids(sources, tokenizer, layout.length), layout.length, end_id)
-        targets = [_begun(_ended(row, end_id), layout.first_id) for row in _target_ids(targets, tokenizer)]
-        self._targets = targets = _Sequences(targets, layout.target_length, end_id)
+        ends = [token for token in (end_id, layout.last_id) if token is not None]
+        self._sources = sources = _Sequences(source_ids(sources, tokenizer, layout.length), layout.length, ends[:1])
+        targets = [_begun(_ended(row, ends), layout.first_id) for row in _target_ids(targets, tokenizer)]
+        self._targets = targets = _Sequences(targets, layout.target_length, ends)
         weights = np.ones(len(sources.lengths)) if sample_weight is None else sample_weight
         self._weights = np.asarray(weights, dtype=np.float32)
         if self._weights.shape != sources.lengths.shape:
@@ -171,14 +175,14 @@ class _Sequences:
     Args:
         rows: the sequences, int32 arrays.
         length: maximum number of tokens in a sequence, or None for no limit.
-        end_id: the end token, which truncated sequences keep.
+        ends: the tokens at the ends of sequences, which truncated sequences keep.
     """
 
-    def __init__(self, rows: list, length: int | None, end_id: int | None):
+    def __init__(self, rows: list, length: int | None, ends: list[int]):
         if length is not None:
             if length < 1:
                 raise ValueError(f"`length` and `target_length` must be at least 1. Received: {length}.")
-            rows = [_cut(row, length, end_id) for row in rows]
+            rows = [_cut(row, length, ends) for row in rows]
         self.lengths = np.array([len(row) for row in rows], dtype=np.int32)
         if not self.lengths.all():
             raise ValueError(
@@ -203,18 +207,20 @@ class _Sequences:
         return [self.lengths.tobytes(), self.tokens.tobytes()]
 
 
-def _ended(row: np.ndarray, end_id: int | None) -> np.ndarray:
-    return row if end_id is None or (len(row) and row[-1] == end_id) else np.append(row, np.int32(end_id))
+def _ended(row: np.ndarray, ends: list[int]) -> np.ndarray:
+    there = next(count for count in range(len(ends), -1, -1) if row[len(row) - count :].tolist() == ends[:count])
+    return np.append(row, np.array(ends[there:], np.int32))
 
 
 def _begun(row: np.ndarray, first_id: int | None) -> np.ndarray:
     return row if first_id is None or (len(row) and row[0] == first_id) else np.append(np.int32(first_id), row)
 
 
-def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:
+def _cut(row: np.ndarray, length: int, ends: list[int]) -> np.ndarray:
     if len(row) <= length:
         return row
-    return np.append(row[: length - 1], row[-1:]) if row[-1] == end_id else row[:length]
+    ends = ends[:length] if row[len(row) - len(ends) :].tolist() == ends else []
+    return np.append(row[: length - len(ends)], np.array(ends, np.int32))
 
 
 def source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None = None) -> list:

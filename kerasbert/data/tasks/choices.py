@@ -50,7 +50,7 @@ def encode_choices(
             )
             rows.append(never_empty(info, fitted))
         rows += [()] * (most - len(choices))
-    x = fill_rows(info, rows, segments=any(segment for _, segment in info["pair"]))
+    x = fill_rows(info, rows, segments=info["segments"])
     return {key: array.reshape(len(parts), most, *array.shape[1:]) for key, array in x.items()}
 
 

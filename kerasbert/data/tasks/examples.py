@@ -45,7 +45,7 @@ def encode_texts(
     if max_length is not None:
         rows = [_shortened(row, max_length, info["pair" if len(row) == 2 else "single"]) for row in rows]
     rows = [never_empty(info, row) for row in rows]
-    return fill_rows(info, rows, pad_to, segments=any(segment for _, segment in info["pair"]))
+    return fill_rows(info, rows, pad_to, segments=info["segments"])
 
 
 def kept_lengths(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:

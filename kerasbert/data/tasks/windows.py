@@ -40,7 +40,7 @@ def right_padded_rows(info: dict, rows: list[tuple], text: str = "A") -> tuple[d
     Returns: x, and the column at which the text "A" (or "B") begins in each row, int32 (b,).
     """
     info = {**info, "padding_side": "right"}
-    x = fill_rows(info, rows, segments=any(segment for _, segment in info["pair"]))
+    x = fill_rows(info, rows, segments=info["segments"])
     columns = np.zeros(len(rows), dtype=np.int32)
     for number, row in enumerate(rows):
         for item, _ in info["pair" if len(row) == 2 else "single"]:

@@ -15,37 +15,40 @@ def text_of(token: str | dict | None) -> str | None:
 
 
 def named_tokens(settings: dict, roles: tuple[str, ...]) -> Iterator[str | dict]:
-    """Yields special tokens other than those of the roles: "image_token": "<image>", and a dict of names and tokens."""
+    """Yields special tokens other than those of the roles that have a name, such as "image_token": "<image>"."""
     known = {f"{role}_token" for role in roles}
     for name, token in settings.items():
         if name.endswith("_token") and name not in known and isinstance(text_of(token), str):
             yield token
-    extra = settings.get("extra_special_tokens")
-    yield from extra.values() if isinstance(extra, dict) else ()
+    yield from settings["named_special_tokens"].values()
 
 
 def merged(stored: dict, mapped: dict, is_sentencepiece: bool) -> dict:
     """Merges the content of tokenizer_config.json and special_tokens_map.json.
 
-    The latter wins. It is not used if the former lists all added tokens. The result has only one list of further
-    special tokens, "extra_special_tokens".
+    The latter wins. It is not used if the former lists all added tokens. In the result, "named_special_tokens" are the
+    further special tokens that have a name, as a dict, and "extra_special_tokens" are the others, as a list. Those in
+    "additional_special_tokens" count where no list of "extra_special_tokens" is stated.
 
     Args:
         is_sentencepiece: whether the vocabulary is a SentencePiece model. transformers then ignores the
-            "additional_special_tokens" of special_tokens_map.json.
+            "additional_special_tokens" of special_tokens_map.json, and those beside named tokens.
     """
     mapped = {} if stored.get("added_tokens_decoder") is not None else dict(mapped)
-    stored, extra = dict(stored), stored.get("extra_special_tokens")
-    old = stored.pop("additional_special_tokens", None)
-    late, more = mapped.pop("additional_special_tokens", None), mapped.pop("extra_special_tokens", None)
-    extra = extra or old
-    if isinstance(more, list) and not isinstance(extra, dict):
-        extra = [*(extra or []), *(token for token in more if token not in (extra or []))]
-    elif more:
-        extra = more
-    if not extra and not is_sentencepiece:
-        extra = late
-    return {**stored, **mapped, "extra_special_tokens": extra}
+    result, named = dict(stored), {}
+    if result.get("additional_special_tokens") and not result.get("extra_special_tokens"):
+        result["extra_special_tokens"] = result.pop("additional_special_tokens")
+    for more in ({}, mapped):
+        before = result.get("extra_special_tokens") or []
+        if isinstance(more.get("extra_special_tokens"), list):
+            new = [token for token in more["extra_special_tokens"] if token not in before]
+            more = {**more, "extra_special_tokens": [*before, *new]}
+        result |= more
+        if isinstance(result.get("extra_special_tokens"), dict):
+            named |= result.pop("extra_special_tokens")
+    more = result.pop("additional_special_tokens", None)
+    extra = result.pop("extra_special_tokens", None if is_sentencepiece else more)
+    return {**result, "named_special_tokens": named, "extra_special_tokens": extra}
 
 
 def added(token: str | dict, special: bool) -> hf.AddedToken:

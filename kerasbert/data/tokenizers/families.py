@@ -5,14 +5,15 @@ Model types with the same conventions share an entry of the table. `files.py` us
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import tokenizers as hf
 from tokenizers import normalizers, processors
 
 from .added_tokens import text_of
-from .sentencepiece import CONTROL, NORMAL, UNKNOWN
-from .settings import CLASSES, class_stem, option
+from .sentencepiece import BREAKS, CONTROL, NORMAL, SPACES_AT_ENDS, SPACES_BEHIND, UNKNOWN
+from .settings import CLASSES, GENERIC, class_stem, option
 
 Pieces = list[tuple[str, float, int]]
 
@@ -56,7 +57,7 @@ class Family:
     steps: Callable = lambda settings: []
     split_whitespace: bool = True
     without_prefix: str = "never"
-    strips: bool = True
+    strips: str | None = SPACES_AT_ENDS
 
     @property
     def kind(self) -> str:
@@ -212,8 +213,16 @@ def _quotes_accents_case(family: str, lowercase: bool) -> Callable:
     return steps
 
 
-def _lowercase_if_asked(settings: dict) -> list[normalizers.Normalizer]:
-    return [normalizers.Lowercase()] if settings.get("do_lower_case", False) else []
+def deberta_v2_steps(settings: dict) -> list[normalizers.Normalizer]:
+    """The normalizers of the class of transformers. A space before the text is kept: "▁a" after it becomes "▁▁a".
+
+    If the model has rules of its own ("has_rules"), they decide which characters are spaces, as in SentencePiece.
+    """
+    lowercase = [normalizers.Lowercase()] if settings.get("do_lower_case") else []
+    if settings.get("has_rules"):
+        return [*lowercase, normalizers.Replace(hf.Regex(BREAKS), " "), normalizers.NFC()]
+    spaces = normalizers.Replace(hf.Regex(rf"\s{{2,}}|{BREAKS}"), " ")
+    return [*lowercase, spaces, normalizers.NFC(), normalizers.Strip(left=False)]
 
 
 # === The table ===
@@ -309,23 +318,49 @@ FAMILIES = {
         single="lang A eos",
         pair="lang A B eos",
         split_whitespace=False,
-        strips=False,
+        strips=None,
     ),
     "deberta-v2": Family(
         _DEBERTA,
         **_SEGMENTS,
         file="spm.model",
         behind=("[MASK]",),
-        steps=_lowercase_if_asked,
+        steps=deberta_v2_steps,
         split_whitespace=False,
         without_prefix="first",
+        strips=SPACES_BEHIND,
     ),
 }
 
 
+# Model types whose tokenizers are those of another family, and those that use tokenizer.json as it is.
+_OF_MODELS = {"bart": "roberta", "nomic_bert": "bert", "gte": "xlm-roberta", "jina_embeddings_v3": "xlm-roberta"}
+_GENERIC_MODELS = ("modernbert", "modernbert-decoder", "umt5", "gpt_bert")
+
+
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
     """Finds a family by tokenizer class, or else by model type (config.json). May be None."""
-    return CLASSES.get(class_stem(tokenizer_class), model_type if model_type in FAMILIES else None)
+    of_model = _OF_MODELS.get(model_type, model_type)
+    return CLASSES.get(class_stem(tokenizer_class), of_model if of_model in FAMILIES else None)
+
+
+def family_of_class(tokenizer_class: str | None, model_type: str | None) -> str | None:
+    """Finds the family of the class that AutoTokenizer takes, or None if this class uses tokenizer.json as it is."""
+    if model_type in _GENERIC_MODELS or tokenizer_class in GENERIC:
+        return None
+    return family_named(tokenizer_class, model_type) if class_stem(tokenizer_class) in ("", *CLASSES) else None
+
+
+def check_file(family: str | None, path: Path, named: str | None) -> None:
+    """Raises a ValueError if a vocabulary file is of another kind than those that the class of a family reads."""
+    if family is None or path.name == "tokenizer.json":
+        return
+    file = FAMILIES[family].file
+    if path.suffix != Path(file).suffix:
+        raise ValueError(
+            f"The vocabulary must be in a file that the tokenizer class reads, here {file}. Received: {path} in a "
+            f"folder of {named}. State the class of the vocabulary as `tokenizer_class` in tokenizer_config.json."
+        )
 
 
 def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:

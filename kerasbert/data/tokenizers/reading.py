@@ -9,10 +9,19 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from ..text.json_files import SETTINGS_LIMIT, VOCABULARY_LIMIT, check_types, is_text, read_json, shortened
 from .added_tokens import add_listed, add_missing, merged, named_tokens, text_of
 from .checks import rust_errors
-from .families import FAMILIES, LANGUAGE, Family, family_named, family_of_pieces, mark_special
+from .families import (
+    FAMILIES,
+    LANGUAGE,
+    Family,
+    check_file,
+    family_named,
+    family_of_class,
+    family_of_pieces,
+    mark_special,
+)
 from .options import apply_options
 from .sentencepiece import CONTROL, UNKNOWN, USER_DEFINED, build_backend, read_model
-from .settings import FIELDS, GENERIC, check_class, check_fields, option
+from .settings import FIELDS, check_class, check_fields, option
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32
@@ -54,7 +63,8 @@ def read_settings(path: Path) -> dict:
     """Reads the tokenizer settings beside a tokenizer file. The key "family" is the family they belong to, or None.
 
     Settings that are null are left out. Special tokens are an exception, because null means that there is no such
-    token. The key "family_of_class" is the family of the tokenizer class, or None if this class has no options.
+    token. The key "family_of_class" is the family of the class that AutoTokenizer takes, or None if this class has no
+    options and no special tokens of its own.
 
     Raises:
         ValueError: a setting has the wrong type, or asks for something that is not built.
@@ -71,10 +81,25 @@ def read_settings(path: Path) -> dict:
     if settings["tokenizer_family"] is None:
         check_class(stated, path)
     check_fields(settings, path)
-    named = family_named(stated, config.get("model_type"))
-    settings["family"] = settings["tokenizer_family"] or named
-    settings["family_of_class"] = None if stated in GENERIC else named
+    settings["family_of_class"] = family_of_class(stated, config.get("model_type"))
+    check_file(settings["family_of_class"], path, stated or config.get("model_type"))
+    settings["family"] = settings["tokenizer_family"] or family_named(stated, config.get("model_type"))
     return settings
+
+
+def has_segments(settings: dict) -> bool:
+    """Whether the tokenizer of a folder gives its models segment ids.
+
+    If the settings do not list the inputs of models, the class decides. The classes of ALBERT and XLNet, and those
+    without a family, return no segment ids in transformers 5, but they did in the versions with which their published
+    models were trained. Only transformers 5 writes the field "backend".
+    """
+    if "tokenizer_segments" in settings:
+        return settings["tokenizer_segments"]
+    if "model_input_names" in settings:
+        return "token_type_ids" in settings["model_input_names"]
+    before_5 = () if "backend" in settings else ("albert", "xlnet", None)
+    return settings["family_of_class"] in ("bert", "electra", "mobilebert", "deberta", "deberta-v2", *before_5)
 
 
 def _checked_settings(path: Path) -> dict:
@@ -143,7 +168,7 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
         token = text_of(settings.get(f"{role}_token", usual.get(role)))
         if token in vocabulary:
             roles[role] = token
-    if not roles:
+    if not roles and settings.get("family_of_class") is None:
         for role, names in _USUAL_NAMES.items():
             known = [name for name in names if name in vocabulary]
             if known and not (role == "sep" and known[0] == "</s>" and "<s>" not in vocabulary):
@@ -193,10 +218,11 @@ def register_added(backend: hf.Tokenizer, path: Path, settings: dict) -> None:
 
 
 def stated_special(settings: dict) -> list[str | dict]:
-    """All special tokens that the settings state, in the order in which transformers adds them."""
-    roles = [settings[f"{role}_token"] for role in ROLES if text_of(settings.get(f"{role}_token"))]
-    extra = settings.get("extra_special_tokens", ())
-    return [*roles, *named_tokens(settings, ROLES), *(() if isinstance(extra, dict) else extra)]
+    """All special tokens that the settings state, or else the class, in the order in which transformers adds them."""
+    family = FAMILIES.get(settings["family_of_class"])
+    roles = [settings.get(f"{role}_token", family and family.roles.get(role)) for role in ROLES]
+    roles = [token for token in roles if text_of(token)]
+    return [*roles, *named_tokens(settings, ROLES), *settings.get("extra_special_tokens", ())]
 
 
 def _listed(path: Path, settings: dict) -> dict[int, dict]:
@@ -354,7 +380,8 @@ def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]
             there.add(token)
     prefix = option(settings, "add_prefix_space", True)
     scheme = None if prefix else family.without_prefix
-    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace, scheme, family.strips)
+    steps = family.steps({**settings, "has_rules": bool(model.charsmap)})
+    backend = build_backend(model, steps, unk, family.split_whitespace, scheme, family.strips)
     if option(settings, "split_by_punct", False):
         backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), backend.pre_tokenizer])
     mark_special(backend, [text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)])

@@ -17,6 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 MARK = "▁"  # represents a space
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+SPACES_AT_ENDS, SPACES_BEHIND, BREAKS = "^ +| +$", " +$", r"[\n\r\t]"  # regular expressions
 MAX_PIECE = 1_000  # maximum number of characters; SentencePiece learns pieces of at most 16
 
 
@@ -178,7 +179,7 @@ def build_backend(
     unk_token: str | None = None,
     split_whitespace: bool = False,
     scheme: str | None = None,
-    strips: bool = True,
+    strips: str | None = SPACES_AT_ENDS,
 ) -> hf.Tokenizer:
     """Builds a tokenizer that gives the same ids as SentencePiece's encoder.
 
@@ -190,7 +191,8 @@ def build_backend(
             transformers does this for published families, but SentencePiece treats such white space as ordinary
             characters.
         scheme: where to put a space before text: "always", "first" or "never". Default: as the model says.
-        strips: whether spaces at the ends of a text are removed if the model says so. The class of mBART-50 keeps one.
+        strips: regular expression of the spaces at the ends of a text that are removed if the model says so. The class
+            of mBART-50 keeps one at both ends, and that of DeBERTa-v2 one before the text.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -206,8 +208,7 @@ def build_backend(
         )
     steps = [*steps, *([normalizers.Precompiled(model.charsmap)] if model.charsmap else [])]
     if model.remove_extra_whitespaces:
-        steps += [normalizers.Replace(hf.Regex("^ +| +$"), "")] if strips else []
-        steps += [normalizers.Replace(hf.Regex(" {2,}"), " ")]
+        steps += spaces_removed(strips)
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
     # If no piece has a space inside, words can be tokenized independently.
@@ -223,6 +224,12 @@ def build_backend(
     blanks = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme, split=split_words)
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), blanks]) if model.byte_fallback else blanks
     return backend
+
+
+def spaces_removed(strips: str | None) -> list[normalizers.Normalizer]:
+    """The normalizers of `remove_extra_whitespaces`; see `build_backend`."""
+    at_ends = [normalizers.Replace(hf.Regex(strips), "")] if strips else []
+    return [*at_ends, normalizers.Replace(hf.Regex(" {2,}"), " ")]
 
 
 def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:

@@ -77,6 +77,9 @@ FIELDS = {
     "additional_special_tokens": Field(list | None, _ALL, "followed", note="where there are no extra_special_tokens"),
     "tokenizer_class": Field(str | None, _ALL, "followed"),
     "tokenizer_family": Field(str | None, (), "followed", note="written by this package"),
+    "tokenizer_segments": Field(bool | None, (), "followed", note="written by this package, for other models"),
+    "model_input_names": Field(list[str] | None, _ALL, "followed", note="pairs have segments if it has token_type_ids"),
+    "backend": Field(str | None, _ALL, "followed", note="written by transformers 5; see `reading.has_segments`"),
     "model_max_length": Field(float | None, _ALL, "followed"),
     "max_len": Field(float | None, _ALL, "followed", note="where there is no model_max_length"),
     "padding_side": Field(Literal["left", "right"] | None, _ALL, "followed"),
@@ -90,7 +93,7 @@ FIELDS = {
         name: Field(Any, _ALL, "ignored")
         for name in (
             *("do_basic_tokenize", "never_split", "remove_space", "trim_offsets", "errors", "legacy", "unk_id"),
-            *("sp_model_kwargs", "lang2id", "id2lang", "model_input_names", "name_or_path", "processor_class"),
+            *("sp_model_kwargs", "lang2id", "id2lang", "name_or_path", "processor_class"),
         )
     },
 }

@@ -28,7 +28,7 @@ from .checks import check_ids, encoding_errors, rust_errors
 from .families import FAMILIES
 from .growth import check_growth
 from .offsets import aligned, trimmed
-from .reading import READERS, ROLES, read_settings, special_roles
+from .reading import READERS, ROLES, has_segments, read_settings, special_roles
 from .training import SPECIAL_TOKENS, Case, train_backend, train_family
 from .word_boundaries import WordBoundaries
 from .writing import TOKENIZER_FILES, write_files
@@ -41,6 +41,7 @@ _STORED = {
     "family": str | None,
     "preparation": str | None,
     "vocabulary_size": int,
+    "segments": bool,
 }
 PREPARATIONS = {"moses": moses.prepare, "moses_cased": functools.partial(moses.prepare, lowercase=False)}
 
@@ -57,6 +58,8 @@ class Tokenizer:
         preparation: preprocessing of texts before the backend: one of `PREPARATIONS`, or None.
         vocabulary_size: number of tokens. The backend may have additional, higher ids for intermediate merges. Default:
             number of tokens in the backend.
+        segments: whether models read the segment ids of the template. Otherwise, encoded rows have none, as if all were
+            0.
     """
 
     # The id of each special token, or None if the tokenizer does not have it.
@@ -77,6 +80,7 @@ class Tokenizer:
         family: str | None = None,
         preparation: str | None = None,
         vocabulary_size: int | None = None,
+        segments: bool = True,
     ):
         backend.no_truncation()
         backend.no_padding()
@@ -95,6 +99,7 @@ class Tokenizer:
         self.padding_side = padding_side
         self.family = family
         self.preparation = preparation
+        self.segments = segments
         self.vocabulary_size = vocabulary_size or max(vocabulary.values()) + 1
         with rust_errors("The tokenizer must be able to lay out rows"):
             added = backend.encode("").ids + backend.encode("", "").ids
@@ -195,6 +200,7 @@ class Tokenizer:
                 max_length=int(length) if length and length < 1e9 else None,
                 padding_side=settings.get("padding_side", family.padding_side if family else "right"),
                 family=settings["family"],
+                segments=has_segments(settings),
                 **further,
             )
         except ValueError as error:
@@ -220,8 +226,7 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """Serializes the whole tokenizer to a str, for files that contain a tokenizer as an asset."""
-        names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
-        content = {name: getattr(self, name) for name in names}
+        content = {name: getattr(self, name) for name in _STORED}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
     def save(
@@ -382,10 +387,16 @@ class Tokenizer:
         return [row_template(self.backend, self.tokens, pair) for pair in (False, True)]
 
     @property
+    def has_segments(self) -> bool:
+        """Whether encoded rows have segment ids: the template has segments, and models read them."""
+        return self.segments and any(segment for _, segment in self.template(pair=True))
+
+    @property
     def info(self) -> dict:
         """The properties of the tokenizer that a data pipeline needs, as a dict that JSON can represent.
 
-        They are its hash, vocabulary size, ids of special tokens, templates, and padding side.
+        They are its hash, vocabulary size, ids of special tokens, templates, padding side, and whether encoded rows
+        have segment ids.
         """
         return {
             "hash": self.hash,
@@ -394,6 +405,7 @@ class Tokenizer:
             "single": self.template(),
             "pair": self.template(pair=True),
             "padding_side": self.padding_side,
+            "segments": self.has_segments,
         }
 
     @functools.cached_property
@@ -415,8 +427,7 @@ class Tokenizer:
     @functools.cached_property
     def lower_casing(self) -> "Tokenizer":
         """A copy of the tokenizer that converts texts to lower case, but still recognizes special tokens in them."""
-        further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
-        return Tokenizer(lower_casing_copy(self.backend), self.roles, *further)
+        return self._with_backend(lower_casing_copy(self.backend))
 
     def with_language(self, code: str) -> "Tokenizer":
         """Returns a copy of the tokenizer for texts in another language. Only the tokenizers of mBART have languages.
@@ -432,8 +443,10 @@ class Tokenizer:
             )
         backend = hf.Tokenizer.from_str(self.backend.to_str())
         backend.post_processor = family.template(self.roles, backend.get_vocab(with_added_tokens=True), code)
-        further = (self.max_length, self.padding_side, self.family, self.preparation, self.vocabulary_size)
-        return Tokenizer(backend, self.roles, *further)
+        return self._with_backend(backend)
+
+    def _with_backend(self, backend: hf.Tokenizer) -> "Tokenizer":
+        return Tokenizer(backend, **{name: getattr(self, name) for name in _STORED})
 
     @functools.cached_property
     def content(self) -> dict:

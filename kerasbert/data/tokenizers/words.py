@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .sentencepiece import MARK
+from .sentencepiece import BREAKS, MARK, SPACES_AT_ENDS, SPACES_BEHIND
 from .tokenizer import Tokenizer
 
 _TABLE_CHARACTERS = 1 << 21  # a table whose words have more characters is emptied; this is about 50 MB of memory
@@ -21,7 +21,8 @@ _NORMALIZERS = (
     *("BertNormalizer", "Lowercase", "Nmt", "StripAccents", "Precompiled"),
     *("NFC", "NFD", "NFKC", "NFKD"),
 )
-_SPACE_RULES = ((r"\s+", " "), (" {2,}", " "), ("^ +| +$", ""))  # regular expressions, and what replaces them
+# Regular expressions, and what replaces them.
+_SPACE_RULES = ((r"\s+", " "), (" {2,}", " "), (BREAKS, " "), (SPACES_AT_ENDS, ""), (SPACES_BEHIND, ""))
 
 
 class WordEncoder:

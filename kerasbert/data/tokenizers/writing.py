@@ -26,7 +26,7 @@ def write_files(
     `max_length` tokens, if asked to. `truncation` is the limit in `tokenizer.json`.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
-    typed = segment_ids and any(segment for _, segment in tokenizer.template(pair=True))
+    typed = segment_ids and tokenizer.has_segments
     settings = {
         **class_settings(tokenizer),
         "model_max_length": max_length or int(1e30),
@@ -41,6 +41,8 @@ def write_files(
         settings["additional_special_tokens"] = further
     if tokenizer.family:
         settings["tokenizer_family"] = tokenizer.family
+    if tokenizer.has_segments and not typed:
+        settings["tokenizer_segments"] = True
     _write_vocabulary(tokenizer, folder)
     # Here, transformers takes dicts as the arguments of `AddedToken`, which include no type.
     untyped = {
@@ -111,7 +113,7 @@ def _family(tokenizer) -> Family:
 
 
 # Normalizers that a SentencePiece model stores, that the reader of a family adds, or that SentencePiece always applies.
-_EXPRESSIBLE = {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}
+_EXPRESSIBLE = {"Precompiled", "Replace", "NFC", "NFKD", "StripAccents", "Lowercase", "Strip"}
 
 
 def as_sentencepiece(tokenizer) -> SentencePieceModel | None:
@@ -119,7 +121,8 @@ def as_sentencepiece(tokenizer) -> SentencePieceModel | None:
     content, family = tokenizer.content, _family(tokenizer)
     steps = _steps(content["normalizer"])
     of_family = {json.loads(step.__getstate__())["type"] for step in family.steps({})}
-    if not {step["type"] for step in steps} <= _EXPRESSIBLE - ({"NFKD", "StripAccents", "Lowercase"} - of_family):
+    of_families = {"NFC", "NFKD", "StripAccents", "Lowercase"}
+    if not {step["type"] for step in steps} <= _EXPRESSIBLE - (of_families - of_family):
         return None
     model = content["model"]
     special = {token["content"] for token in content["added_tokens"] if token["special"]}

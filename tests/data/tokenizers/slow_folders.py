@@ -17,6 +17,12 @@ TEXTS = [
     *MARKS[4:9],
     *random_lines(11, 3),
 ]
+# The mark of SentencePiece, at the ends of texts and of special tokens, and white space that texts may begin with.
+MARKS = [
+    *("▁", "▁▁", " ▁", "▁ ", "a▁", "▁a", "a▁b", "a ▁b", "a▁ b", "a ▁ b", "a▁▁b", "  ▁a", "a  ▁  b", "the_▁", "▁."),
+    *("▁[MASK]", "a▁<mask> b", "[MASK]▁the", "<mask> ▁the", "the [SEP]▁ a", "▁</s>", "▁<extra_id_0>▁b", "\n▁", "▁\tb"),
+    *(" the cat ", "the\ncat", "the\t\ncat", "\n", "", " ", "e\u0301 cafe\u0301", "▁é"),
+]
 # The class of transformers, and the family whose files it reads.
 CLASSES = {
     **dict.fromkeys(("BertTokenizer", "BertTokenizerFast", "ConvBertTokenizer", "SqueezeBertTokenizer"), "bert"),

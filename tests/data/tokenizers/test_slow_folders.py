@@ -109,6 +109,7 @@ def test_the_table_is_complete():
     """Each field is compared with transformers, refused, tested below, or says nothing about ids."""
     elsewhere = {"added_tokens_decoder", "tokenizer_class", "tokenizer_family", "lang2id", "id2lang"}
     elsewhere |= {"model_input_names", "name_or_path", "processor_class", "src_lang", "tgt_lang"}
+    elsewhere |= {"tokenizer_segments", "backend"}
     refused = {name for name, field in FIELDS.items() if field.what == "refused"}
     assert {*VALUES, *refused, *elsewhere} == set(FIELDS)
 
