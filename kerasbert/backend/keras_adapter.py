@@ -46,6 +46,35 @@ def is_validation(options):
     return options.get("_use_cached_eval_dataset", False)
 
 
+class BatchLoss(keras.metrics.Mean):
+    """The mean loss of batches, whose weights are first their numbers of rows, as Keras has them."""
+
+    def update_state(self, values, sample_weight=None):
+        super().update_state(values, sample_weight)
+        self.__dict__["latest"] = values, sample_weight
+
+    def weigh(self, weight):
+        """Replaces the weight of the latest batch, if there is one."""
+        values, rows = self.__dict__.pop("latest", (None, 0))  # Keras also calls `compute_metrics` without a loss
+        if values is not None:
+            super().update_state(values, weight - keras.ops.cast(rows, weight.dtype))
+
+
+def use_batch_loss(model):
+    """Has a compiled model compute the mean of its losses by `BatchLoss`."""
+    model.__dict__["_loss_tracker"] = BatchLoss(name="loss")  # not an assignment, by which Keras would list it twice
+
+
+def weigh_loss(model, weight):
+    """Replaces the weight of the latest batch in the mean that a compiled model reports as `loss`.
+
+    Args:
+        model: the model.
+        weight: a scalar.
+    """
+    model._loss_tracker.weigh(weight)
+
+
 def track_loss(model, loss, rows):
     """Adds the loss of a batch to the mean that a compiled model reports as `loss`.
 

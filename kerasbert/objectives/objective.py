@@ -1,5 +1,6 @@
 """Base classes of pretraining objectives, and weighted means for their losses and metrics."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,14 @@ class Objective(Trainable):
         super().check_batch(x, y, sample_weight)
         if y is not None:
             check_targets(self.target_shapes(x), y, sample_weight)
+
+    def batch_weight(self, x, sample_weight):
+        """The number of rows in which a weight is not 0. Micro-batches of an update count alike."""
+        if sample_weight is None or "loss_normalizer" in x:
+            return None
+        rows = (ops.reshape(array, (ops.shape(array)[0], -1)) for array in keras.tree.flatten(sample_weight))
+        real = functools.reduce(ops.logical_or, [ops.any(array != 0, axis=1) for array in rows])
+        return ops.sum(ops.cast(real, "float32"))
 
     def mean_loss(self, x, values, weights, target=None):
         """Computes the mean loss of one target, divided by the number of replicas, because tf.distribute sums losses.

@@ -11,6 +11,7 @@ from keras import ops
 from ..backend.chunks import in_chunks
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
+from ..backend.keras_adapter import weigh_loss
 from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths, text_width_key
@@ -173,9 +174,11 @@ class Embedder(Task):
         return self.objective(self.columns(y_pred, x), y, sample_weight, **step) / num_replicas()
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        if self.objective is not None:
-            return {metric.name: metric.result() for metric in self.metrics}
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+        if self.objective is None:
+            return super().compute_metrics(x, y, y_pred, sample_weight)
+        if (weight := self.batch_weight(x, sample_weight)) is not None:
+            weigh_loss(self, weight)
+        return {metric.name: metric.result() for metric in self.metrics}
 
     # === Text ===
 

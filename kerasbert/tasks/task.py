@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from ..checkpoints.arguments import Saved
 from ..core.inputs import check_keys
@@ -61,6 +62,12 @@ class Task(Trainable):
         if metrics is not None and weighted_metrics is None:
             metrics, weighted_metrics = None, metrics
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
+
+    def batch_weight(self, x, sample_weight):
+        """The sum of the weights, by which the loss of the batch is divided."""
+        if isinstance(sample_weight, dict):  # start and end of an answer have the same weights
+            sample_weight = sample_weight.get("start")
+        return None if sample_weight is None else ops.sum(ops.cast(sample_weight, "float32"))
 
     def _named_metric(self, metric):
         """Replaces "accuracy" by the default accuracy metric of the task, if it has one."""

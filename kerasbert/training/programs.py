@@ -14,7 +14,7 @@ from ..backend.compilation import (
     slots_of_a_program,
 )
 from ..backend.distribution import num_replicas
-from ..backend.keras_adapter import TrainingMode, all_layers
+from ..backend.keras_adapter import TrainingMode, all_layers, use_batch_loss, weigh_loss
 from .alternating import with_loss_scale
 
 log = logging.getLogger("kerasbert")
@@ -58,6 +58,20 @@ class Programs(TrainingMode):
         with warnings.catch_warnings():  # if operations must be deterministic, Keras does not use XLA, and warns
             warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
             super().compile(optimizer, jit_compile=jit_compile, **kwargs)
+        use_batch_loss(self)
+
+    def batch_weight(self, x: Any, sample_weight: Any) -> Any:
+        """Returns the weight of the loss of a batch in the mean over batches, or None for its number of rows.
+
+        Rows that only fill up a batch have no weight in its loss, and must have none in the mean.
+        """
+        return None
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        weight = self.batch_weight(x, sample_weight)
+        if weight is not None:
+            weigh_loss(self, weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def forget_programs(self):
         """Makes the next calls of `fit`, `evaluate` and `predict` compile their programs anew."""
