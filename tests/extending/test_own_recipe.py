@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from kerasbert.data import Corpus, MaskedLMBatches, Noise, Tokenizer, WholeWords, positions_of
 from kerasbert.command_line import pipelines_name
+from kerasbert.data import Corpus, MaskedLMBatches, Noise, Tokenizer, WholeWords, positions_of
 from pipelines.pretrain import pretrain
 from pipelines.recipes import AdamW, Data, Phase, Pretraining, Recipe, WarmupDecay, find_recipe, tree
 from tests.conftest import REPOSITORY
