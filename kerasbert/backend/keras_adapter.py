@@ -10,7 +10,32 @@ from typing import Any
 import keras
 
 
-class TrainingMode(keras.Model):
+class Exported:
+    """Adds to a Keras model that it can be part of a SavedModel. Must come before `keras.Model` among the base classes.
+
+    On TensorFlow, Keras traces every model inside an exported one as if all of its inputs were floats, which token ids
+    are not. The trace is only for users who restore the inner model from the file.
+    """
+
+    _default_save_signature = None
+
+    def export(self, filepath: Any, *args: Any, input_signature: Any = None, **kwargs: Any) -> None:
+        """Keras's `export`, which needs an `input_signature` for models whose inputs are not floats.
+
+        `kerasbert.export` writes tasks and objectives with their tokenizer, and needs none.
+
+        Raises: ValueError if there is no `input_signature`.
+        """
+        if input_signature is None:
+            raise ValueError(
+                f"Keras cannot infer the inputs of a {type(self).__name__} for `export`. Received: "
+                "input_signature=None. For a task or an objective, use kerasbert.export(model, path, "
+                "format='tf_saved_model'); for a backbone, export a functional Keras model that contains it."
+            )
+        super().export(filepath, *args, input_signature=input_signature, **kwargs)  # pyright: ignore
+
+
+class TrainingMode(Exported, keras.Model):
     """A model that tells its layers whether it is training, although its `call` has no `training` argument.
 
     Keras passes the flag only to models whose `call` has this argument. On JAX, it never reaches the layers inside the
@@ -30,6 +55,12 @@ class TrainingMode(keras.Model):
             return super().stateless_call(*args, **kwargs)
         finally:
             self._maybe_reset_call_context()
+
+
+def replica_scope(model):
+    """Context manager in which new variables belong to the `tf.distribute` strategy of a model, if it has one."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def is_training(layer):

@@ -30,7 +30,7 @@ from . import huggingface, keras_hub, named_adapters, quantized, static_tables
 from .arguments import check_arguments, parameters_of
 from .config_checks import check_config_file
 from .hub import download
-from .tensor_files import EXTRA_WEIGHTS, WEIGHTS, TensorFiles, save_ids
+from .tensor_files import EXTRA_WEIGHTS, WEIGHTS, TensorFiles, conversion, save_ids
 from .with_heads import WithHeads
 
 RECORD = "kerasbert.json"
@@ -44,6 +44,17 @@ _REPLACED = re.compile(
     r"|config_setfit\.json|model_head\.(safetensors|json|pkl)|generation_config\.json|recipe\.json|"
     + "|".join(map(re.escape, TOKENIZER_FILES))
 )
+# {organization on the Hub: the names that its models had before the Hub had organizations}.
+_PUBLISHED = {
+    "google-bert": r"bert-(base|large)-[\w-]+",
+    "FacebookAI": r"(xlm-)?roberta-[\w-]+|xlm-(mlm|clm)-[\w-]+",
+    "distilbert": r"distil(bert|roberta)-[\w-]+|distilgpt2",
+    "albert": r"albert-[\w-]+",
+    "openai-community": r"gpt2(-\w+)?|openai-gpt",
+    "google-t5": r"t5-\w+",
+    "xlnet": r"xlnet-[\w-]+",
+    "transfo-xl": r"transfo-xl-\w+",
+}
 _RECORDS_OF_PARTS = [f"{name}/{RECORD}" for name in PARTS]
 # The files of the modules of sentence-transformers, which are in folders of their own.
 _MODULE = re.compile(r"((query|document)_)?\d+_\w+/(config\.json|model\.safetensors)")
@@ -90,6 +101,8 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
             return found
         known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
         close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
+        owner = next((owner for owner, names in _PUBLISHED.items() if re.fullmatch(names, str(path))), None)
+        close = close if owner is None else [f"hf://{owner}/{path}"]
         raise FileNotFoundError(
             f"There is no model {str(path)!r}.{f' Did you mean {close[0]}?' if close else ''} A model is a folder, "
             f"hf://org/name, or one that comes with kerasbert ({known}); `from_preset` also takes names of sizes, such "
@@ -332,7 +345,7 @@ class ModelFolder(os.PathLike):
             return static_tables.config(self.path)
         if self.stated_config is None:
             run = self.path / "model"
-            inside = f" Use {run}." if (run / "config.json").is_file() else ""
+            inside = f" Use {run}." if (run / "config.json").is_file() else conversion(self.path)
             raise FileNotFoundError(f"A model folder must contain config.json. Received: {self} without it.{inside}")
         return self.stated_config
 

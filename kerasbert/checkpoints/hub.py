@@ -1,7 +1,9 @@
 """Downloads models from the Hugging Face Hub, and uploads them."""
 
+import contextlib
 import glob
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,31 @@ def huggingface_hub():
     return huggingface_hub
 
 
+@contextlib.contextmanager
+def reaching(repository, fix):
+    """Context manager in which any failure to reach the Hub is a ConnectionError of one line.
+
+    Args:
+        repository: "org/name", for the message.
+        fix: what to do without a connection, for the message.
+    """
+    hub = huggingface_hub()
+    try:
+        yield
+    except (hub.errors.HfHubHTTPError, ValueError):
+        raise  # the Hub answered, so there is no such model or no access to it, or the name is not valid
+    except Exception as error:
+        if not isinstance(error, (OSError, *_connection_errors())):
+            raise
+        raise ConnectionError(f"The Hub could not be reached. Received: hf://{repository}. {fix}") from None
+
+
+def _connection_errors():
+    """The errors of the network in the library that `huggingface_hub` uses, which is not the same in all versions."""
+    modules = filter(None, (sys.modules.get("httpx"), sys.modules.get("requests")))
+    return [getattr(module, "TransportError", None) or module.RequestException for module in modules]
+
+
 def needed_files(names):
     """Selects the files of a repository that loading requires: one format of the weights, and small files.
 
@@ -60,20 +87,24 @@ def download(repository, revision=None, token=None):
         repository: "org/name".
         revision: branch, tag or commit.
         token: access token.
+
+    Raises: ConnectionError if the Hub cannot be reached, and no earlier download is in the cache.
     """
     hub = huggingface_hub()
     options: dict[str, Any] = dict(revision=revision, token=token)
+    fix = "Download the folder on a connected machine and pass its path."
     try:
-        files = hub.HfApi().model_info(repository, **options).siblings
-    except hub.errors.HfHubHTTPError:
-        raise  # the Hub answered: there is no such model, or no access to it
-    except Exception as unreachable:
+        with reaching(repository, fix):
+            files = hub.HfApi().model_info(repository, **options).siblings
+    except ConnectionError:
         try:
             return Path(hub.snapshot_download(repository, local_files_only=True, **options))
         except Exception:
-            raise unreachable from None
+            pass
+        raise
     patterns = [glob.escape(name) for name in needed_files([file.rfilename for file in files])]
-    return Path(hub.snapshot_download(repository, allow_patterns=patterns, **options))
+    with reaching(repository, fix):
+        return Path(hub.snapshot_download(repository, allow_patterns=patterns, **options))
 
 
 def upload(model, repository, card, private=None, token=None, revision=None, message=None):
@@ -89,17 +120,20 @@ def upload(model, repository, card, private=None, token=None, revision=None, mes
         message: commit message.
 
     Returns: the URL of the commit.
+
+    Raises: ConnectionError if the Hub cannot be reached.
     """
     hub = huggingface_hub()
     with tempfile.TemporaryDirectory() as folder:
         model.save_to_preset(folder)
         (Path(folder) / "README.md").write_text(card, encoding="utf-8")
         api = hub.HfApi(token=token)
-        api.create_repo(repository, private=private, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=repository,
-            folder_path=folder,
-            revision=revision,
-            commit_message=message or f"{type(model).__name__} saved by kerasbert",
-        )
+        with reaching(repository, "Save the model with save_to_preset(folder), and push it from a connected machine."):
+            api.create_repo(repository, private=private, exist_ok=True)
+            commit = api.upload_folder(
+                repo_id=repository,
+                folder_path=folder,
+                revision=revision,
+                commit_message=message or f"{type(model).__name__} saved by kerasbert",
+            )
     return commit.commit_url

@@ -54,7 +54,7 @@ class TensorFiles:
         there = sorted(entry.name for entry in self.folder.iterdir()) if self.folder.is_dir() else "no such folder"
         raise FileNotFoundError(
             f"A model folder must contain {WEIGHTS} or {TORCH_WEIGHTS}, or an index of one of them with its shards. "
-            f"Received: {self.folder} with {there}."
+            f"Received: {self.folder} with {there}.{conversion(self.folder)}"
         )
 
     def _read_index(self, index):
@@ -98,6 +98,38 @@ class TensorFiles:
         return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
 
 
+# {pattern of the names of files with weights of other libraries: (what they are, how transformers 4 reads them)}.
+_FOREIGN = {
+    r"tf_model.*\.h5(\.index\.json)?": ("TensorFlow", "from_tf=True"),
+    r"flax_model.*\.msgpack(\.index\.json)?": ("Flax", "from_flax=True"),
+}
+
+
+def conversion(folder):
+    """Returns how to convert the weights of TensorFlow or Flax in a folder, or "" if there are none."""
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    checkpoint = next((name for name in names if ".ckpt" in name), None)
+    if checkpoint is not None:
+        return (
+            f" {checkpoint} is part of a checkpoint of TensorFlow, such as Google's of BERT. Convert it once, with "
+            f"transformers 4: `transformers-cli convert --model_type bert --tf_checkpoint bert_model.ckpt --config "
+            f"bert_config.json --pytorch_dump_output {TORCH_WEIGHTS}`, and copy bert_config.json to config.json."
+        )
+    for pattern, (library, option) in _FOREIGN.items():
+        found = next((name for name in names if re.fullmatch(pattern, name)), None)
+        if found is not None:
+            return f" {found} has {_conversion_of(library, option)}"
+    return ""
+
+
+def _conversion_of(library, option):
+    return (
+        f"weights that transformers saved for {library}. Convert them once, with transformers 4 and PyTorch: "
+        f"`AutoModelForSequenceClassification.from_pretrained(folder, {option}).save_pretrained(new_folder)`, or the "
+        'class that the model has. See "Upgrade notes" in the documentation.'
+    )
+
+
 _NUMPY = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}  # of weights; the library reads the others
 
 
@@ -116,6 +148,10 @@ class _SafetensorsFile:
                 "Copy or download it again."
             ) from None
 
+        if (self._file.metadata() or {}).get("format") == "tf":
+            raise ValueError(
+                f"{path} must have the names of PyTorch. Received: {_conversion_of('TensorFlow', 'from_tf=True')}"
+            )
         with open(path, "rb") as file:
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._start = 8 + int.from_bytes(self._bytes[:8], "little")

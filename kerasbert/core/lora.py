@@ -15,34 +15,47 @@ def add_lora(
 ) -> int:
     """Freezes the backbone, and adds trainable products of two low-rank matrices to its dense layers in `targets`.
 
-    It uses Keras's `Dense.enable_lora`. Heads stay trainable, as do poolers that the loaded file did not contain.
+    It uses Keras's `Dense.enable_lora`. Layers outside the backbone, such as heads, are left as they are, and poolers
+    that the loaded file did not contain stay trainable.
     Call it before `compile`. `save_to_preset` merges the products into the kernels, so that the folder holds an
     ordinary model; `save_adapter` writes the products alone.
 
     Args:
-        model: an objective, a task or a backbone.
+        model: an objective, a task, a backbone, or any Keras model that contains backbones.
         rank: rank of the two matrices.
         targets: names of dense layers, such as query, key, value, project, inner and outer.
         alpha: each product is multiplied by alpha / rank. Default: `rank`.
 
     Returns: the number of trainable parameters of the model afterwards.
+
+    Raises: ValueError if the model contains no backbone, or the backbone no layer that `targets` names.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1. Received: {rank}.")
-    backbone = getattr(model, "backbone", model)
-    dense = [layer for layer in all_layers(backbone) if isinstance(layer, keras.layers.Dense)]
+    backbones = _backbones(model)
+    dense = [layer for part in backbones for layer in all_layers(part) if isinstance(layer, keras.layers.Dense)]
     chosen = [layer for layer in dense if layer.name in targets]
     if not chosen:
         raise ValueError(
             f"`targets` must name dense layers of the backbone. Received: {', '.join(targets)}. "
             f"It has: {', '.join(sorted({layer.name for layer in dense}))}."
         )
-    freeze(backbone)
+    for backbone in backbones:
+        freeze(backbone)
     for layer in chosen:
         layer.enable_lora(rank, lora_alpha=alpha)
-    if hasattr(backbone, "note_depths"):
+    for backbone in backbones:
         backbone.note_depths()  # the new variables need a depth, too
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def _backbones(model):
+    """Returns the backbone of an objective or task, or the backbones among the layers of any other model."""
+    layers = all_layers(getattr(model, "backbone", model))
+    found = [layer for layer in layers if hasattr(layer, "note_depths")]
+    if not found:
+        raise ValueError(f"`model` must be or contain a backbone of kerasbert. Received: {type(model).__name__}.")
+    return found
 
 
 def freeze(backbone):

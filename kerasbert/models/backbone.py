@@ -11,6 +11,7 @@ import numpy as np
 from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
+from ..backend.keras_adapter import Exported
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets, saves
 from ..checkpoints.sharing import Shared
@@ -34,7 +35,7 @@ def _note_depth(variables, depth):
         variable.block_depth = depth
 
 
-class Backbone(Shared, Quantizable, keras.Model):
+class Backbone(Shared, Quantizable, Exported, keras.Model):
     """A model that maps token ids to hidden states. Each family is a subclass.
 
     A subclass defines `__init__(config, ...)`, which must end with `build_now()`, and `call(inputs, ...)`.

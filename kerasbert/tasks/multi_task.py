@@ -65,7 +65,12 @@ class MultiTask(Trainable):
             self.tasks[name] = CLASSES[cls](backbone, tokenizer=tokenizer, name=name, **arguments)
         self.loss_weights = dict.fromkeys(self.tasks, 1.0)
         losses = {name: task.default_loss() for name, task in self.tasks.items()}
-        self.task_losses = {n: loss if isinstance(loss, dict) else loss_on_logits(loss) for n, loss in losses.items()}
+        self.task_losses = {
+            name: loss
+            if isinstance(loss, dict)
+            else loss_on_logits(loss, getattr(self.tasks[name], "problem", "classes"))
+            for name, loss in losses.items()
+        }
         self.loss_trackers = {name: keras.metrics.Mean(name=f"{name}_loss") for name in self.tasks}
         self.task_metrics = {name: _renamed(name, task.default_metrics()) for name, task in self.tasks.items()}
         self.build_now()

@@ -20,6 +20,40 @@ _BY_ORDER = (
     keras.metrics.TopKCategoricalAccuracy,
 )
 _OF_PROBABILITIES = (keras.losses.KLDivergence, keras.losses.Poisson)
+# The losses of Keras that make sense on the outputs of each problem. Other ones would train something else silently.
+_OF_PROBLEM = {
+    "classes": (
+        keras.losses.SparseCategoricalCrossentropy,
+        keras.losses.CategoricalCrossentropy,
+        keras.losses.CategoricalFocalCrossentropy,
+        keras.losses.CategoricalHinge,
+        *_OF_PROBABILITIES,
+    ),
+    "labels": (
+        keras.losses.BinaryCrossentropy,
+        keras.losses.BinaryFocalCrossentropy,
+        keras.losses.Hinge,
+        keras.losses.SquaredHinge,
+        *_OF_PROBABILITIES,
+    ),
+    "score": (
+        keras.losses.MeanSquaredError,
+        keras.losses.MeanAbsoluteError,
+        keras.losses.MeanAbsolutePercentageError,
+        keras.losses.MeanSquaredLogarithmicError,
+        keras.losses.Huber,
+        keras.losses.LogCosh,
+        keras.losses.BinaryCrossentropy,
+        keras.losses.BinaryFocalCrossentropy,
+        keras.losses.Hinge,
+        keras.losses.SquaredHinge,
+    ),
+}
+_OUTPUTS = {
+    "classes": "one logit for each class, of which one is right",
+    "labels": "one logit for each label, of which any number are right",
+    "score": "a score",
+}
 _TABLES = (
     keras.metrics.FBetaScore,
     keras.metrics.AUC,
@@ -38,10 +72,10 @@ def loss_on_logits(loss, problem="classes"):
     Args:
         loss: a `keras.losses.Loss`, a name such as "categorical_crossentropy", a function, or None.
         problem: "classes", "labels" or "score".
+
+    Raises: ValueError if it is a loss of Keras for another problem.
     """
-    if isinstance(loss, str):
-        names = {_snake_case(name): cls for name, cls in inspect.getmembers(keras.losses, inspect.isclass)}
-        loss = names[loss]() if loss in names else keras.losses.get(loss)
+    loss = _as_object(loss)
     if not isinstance(loss, keras.losses.Loss):
         return loss
     if not _is_of_keras(loss):
@@ -49,6 +83,12 @@ def loss_on_logits(loss, problem="classes"):
         other.__dict__.update(loss.__dict__)
         other.reduction = _by_weights(loss.reduction)
         return other
+    if type(loss) not in _OF_PROBLEM[problem]:
+        raise ValueError(
+            f"The loss must fit the outputs of the model, which are {_OUTPUTS[problem]}. Received: "
+            f"{type(loss).__name__}. Use {', '.join(cls.__name__ for cls in _OF_PROBLEM[problem])}, or a function of "
+            "your own."
+        )
     config = loss.get_config()
     changes = {"reduction": _by_weights(loss.reduction)}
     if "from_logits" in config:
@@ -119,14 +159,18 @@ def _activated(y_pred, activation):
     return ops.softmax(y_pred, axis=-1) if activation == "classes" else ops.sigmoid(y_pred)
 
 
+def _as_object(loss):
+    """Returns the `Loss` for a name or a function of Keras, such as "mse". Any other loss is returned unchanged."""
+    found = keras.losses.get(loss) if isinstance(loss, str) else loss
+    if not inspect.isfunction(found) or found.__module__.partition(".")[0] != "keras":
+        return found
+    classes = {name.lower(): cls for name, cls in inspect.getmembers(keras.losses, inspect.isclass)}
+    return classes[found.__name__.replace("_", "")]()
+
+
 def _is_of_keras(loss_or_metric):
     return type(loss_or_metric).__module__.partition(".")[0] == "keras"
 
 
 def _by_weights(reduction):
     return "mean_with_sample_weight" if reduction == "sum_over_batch_size" else reduction
-
-
-def _snake_case(name):
-    """Converts a class name: CategoricalCrossentropy -> categorical_crossentropy"""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -64,7 +64,10 @@ class UserData(TrainingMode):
 
     def _check_targets(self, x, y):
         if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
-            raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
+            raise self._needs_targets("y=None. Use fit(x, y)")
+
+    def _needs_targets(self, received):
+        return ValueError(f"{type(self).__name__} needs targets. Received: {received}, or predict(x).")
 
     def _is_ours(self, x):
         """Whether x is of a type that this package converts to `Batches` itself, rather than a Keras data source."""
@@ -114,6 +117,8 @@ class UserData(TrainingMode):
         Texts are encoded, and the arrays are checked.
         """
         x, y, sample_weight = unpacked(batch)
+        if self.needs_targets and y is None and not for_prediction:
+            raise self._needs_targets("a dataset of batches without them. Make its batches (x, y)")
         if is_text(x):
             x, y, sample_weight = self.data_of(x, y, sample_weight)
             if for_prediction:

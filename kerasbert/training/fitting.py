@@ -9,7 +9,7 @@ import keras
 from ..backend.compilation import reading_weights
 from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards, check_processes
-from ..backend.keras_adapter import is_validation
+from ..backend.keras_adapter import is_validation, replica_scope
 from ..backend.layouts import check_layout
 from ..backend.lost_hosts import ending_together
 from ..core.inputs import check_keys, checked_inputs
@@ -191,7 +191,8 @@ class Fitting(UserData, Programs):
             batch_size: number of examples per batch of `held_out`.
             verbose, callbacks, options: arguments of Keras's `fit`.
         """
-        self._start_schedule(run.steps, run.accumulation)
+        with replica_scope(self):
+            self._start_schedule(run.steps, run.accumulation)
         run.open(self)
         held_out = held_out and self._feed(*held_out, batch_size)
         run.begin(self, held_out, callbacks)
@@ -208,7 +209,8 @@ class Fitting(UserData, Programs):
         self._check_targets(x, y)
         check_processes("evaluate", self._is_ours(x))
         if not self.compiled:
-            self._compile_automatically()
+            with replica_scope(self):
+                self._compile_automatically()
         source = self._feed(x, y, sample_weight, batch_size)
         if self.test_function is None:
             self.choose_programs(tokens_of(source) / 3)

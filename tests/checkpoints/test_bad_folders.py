@@ -304,3 +304,34 @@ def test_zeros_of_a_load_are_plain_ones_afterwards(folder):
     again = keras.layers.deserialize(keras.layers.serialize(layer))
     again.build()
     assert again.embeddings.shape == (31, 8)
+
+
+# === Weights of TensorFlow and Flax ===
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tf_model.h5", r"tf_model.h5 has weights that transformers saved for TensorFlow. .*from_tf=True"),
+        ("tf_model.h5.index.json", "saved for TensorFlow. Convert them once, with transformers 4"),
+        ("flax_model.msgpack", "saved for Flax. .*from_flax=True.*Upgrade notes"),
+        ("bert_model.ckpt.index", "is part of a checkpoint of TensorFlow.*transformers-cli convert --model_type bert"),
+    ],
+)
+@pytest.mark.parametrize("has_config", [True, False])
+def test_weights_of_other_libraries(name, message, has_config, folder):
+    (folder / "model.safetensors").unlink()
+    if not has_config:
+        for config in ("config.json", "kerasbert.json"):
+            (folder / config).unlink()
+    (folder / name).write_bytes(b"{}")
+    with pytest.raises(FileNotFoundError, match=message):
+        Backbone.from_preset(folder)
+
+
+def test_safetensors_of_tensorflow(folder):
+    from safetensors.numpy import save_file
+
+    save_file({"bert/embeddings:0": np.zeros(3, "float32")}, folder / "model.safetensors", {"format": "tf"})
+    with pytest.raises(ValueError, match="must have the names of PyTorch. Received: weights .* TensorFlow. .*from_tf"):
+        Backbone.from_preset(folder)

@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 
+import httpx
 import pytest
 from huggingface_hub import ModelCard
 
+import kerasbert
 from kerasbert.checkpoints import hub as our_hub
 from kerasbert.checkpoints.hub import needed_files
 from kerasbert.models import Bert, BertConfig
@@ -107,3 +109,36 @@ def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="need the package huggingface_hub. Install it: pip install huggingface_hub"):
         our_hub.download("org/name")
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), httpx.ConnectError("no name"), httpx.ReadTimeout("slow")])
+def test_without_a_network_there_is_one_message(error, monkeypatch):
+    def fails(*arguments, **options):
+        raise error
+
+    for name in ("model_info", "create_repo"):
+        monkeypatch.setattr(f"huggingface_hub.HfApi.{name}", fails)
+    with pytest.raises(ConnectionError, match=r"^The Hub could not be reached. Received: hf://me/none. Download the f"):
+        kerasbert.load("hf://me/none")
+    model = Bert(BertConfig(vocabulary_size=9, num_layers=1, num_heads=1, hidden_dim=4, feed_forward_dim=4))
+    with pytest.raises(ConnectionError, match=r"^The Hub could not be reached. Received: hf://me/none. Save the model"):
+        model.push_to_hub("me/none")
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("bert-base-uncased", "hf://google-bert/bert-base-uncased"),
+        ("roberta-base", "hf://FacebookAI/roberta-base"),
+        ("xlm-roberta-large", "hf://FacebookAI/xlm-roberta-large"),
+        ("distilbert-base-uncased", "hf://distilbert/distilbert-base-uncased"),
+        ("albert-base-v2", "hf://albert/albert-base-v2"),
+        ("gpt2", "hf://openai-community/gpt2"),
+        ("t5-small", "hf://google-t5/t5-small"),
+        ("xlnet-base-cased", "hf://xlnet/xlnet-base-cased"),
+        ("bert-mini-en", "bert_mini_en"),
+    ],
+)
+def test_names_of_published_models_lead_to_the_hub(name, suggested):
+    with pytest.raises(FileNotFoundError, match=rf"There is no model '{name}'. Did you mean {suggested}\?"):
+        kerasbert.load(name)

@@ -49,3 +49,30 @@ def test_axes_are_added_as_by_indexing():
         (slice(None), slice(0, 2)),
     ):
         np.testing.assert_array_equal(indexed(x, index), keras.ops.convert_to_numpy(x)[index])
+
+
+@pytest.mark.parametrize("inner", ["backbone", "task"])
+def test_keras_models_that_contain_ours_become_saved_models(inner, model, tmp_path):
+    import tensorflow as tf
+
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "segment_ids")}
+    states = model(inputs) if inner == "task" else model.backbone(inputs)["sequence_output"]
+    whole = keras.Model(inputs, keras.layers.Dense(2)(states))
+    ids = np.random.default_rng(0).integers(5, 20, (3, 5), dtype="int32")
+    x = {"token_ids": ids, "segment_ids": ids % 2}
+    whole.export(tmp_path / "by_export", verbose=False)
+    archive = keras.export.ExportArchive()
+    archive.track(whole)
+    archive.add_endpoint("serve", whole.call, [{name: tf.TensorSpec((None, None), "int32", name) for name in x}])
+    archive.write_out(tmp_path / "by_archive", verbose=False)
+    for folder in ("by_export", "by_archive"):
+        loaded = tf.saved_model.load(str(tmp_path / folder))
+        found = loaded.serve({name: tf.constant(part) for name, part in x.items()})
+        np.testing.assert_allclose(found, whole(x), atol=1e-5)
+
+
+def test_the_export_of_keras_names_ours(model, tmp_path):
+    for part in (model, model.backbone):
+        with pytest.raises(ValueError, match="Received: input_signature=None. .* use kerasbert.export"):
+            part.export(tmp_path / "export")
+    assert not (tmp_path / "export").exists()

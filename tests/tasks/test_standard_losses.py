@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
-from kerasbert.tasks.standard_losses import loss_on_logits
+from kerasbert.tasks.standard_losses import _as_object, loss_on_logits
 
 NAMES = ["a", "b", "c"]
 IDS = np.random.default_rng(0).integers(3, 60, (6, 5)).astype("int32")
@@ -183,3 +183,53 @@ def test_losses_of_others_get_what_is_given():
     assert loss.reduction == "mean_with_sample_weight"
     assert float(loss(np.array([1.0, 2.0]), np.zeros((2, 3)))) == pytest.approx(1.5)
     assert loss_on_logits(None) is None
+
+
+EVERY_LOSS = [
+    cls
+    for cls in vars(keras.losses).values()
+    if isinstance(cls, type) and issubclass(cls, keras.losses.Loss) and cls is not keras.losses.Loss
+]
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("problem", ["classes", "labels", "score"])
+def test_losses_for_other_outputs_are_refused(problem, tiny_backbone):
+    model = TextClassifier(tiny_backbone(), labels=NAMES, problem=problem)
+    fits = {
+        "classes": {"SparseCategoricalCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "KLDivergence"},
+        "labels": {"BinaryCrossentropy", "BinaryFocalCrossentropy", "Hinge", "SquaredHinge"},
+        "score": {"MeanSquaredError", "MeanAbsoluteError", "Huber", "LogCosh"},
+    }[problem]
+    targets = {"classes": LABELS, "labels": ROWS, "score": (LABELS > 0).astype("float32")}[problem]
+    accepted = set()
+    for cls in EVERY_LOSS:
+        try:
+            model.compile("sgd", loss=cls())
+        except ValueError as error:
+            assert f"Received: {cls.__name__}. Use " in str(error) and "must fit the outputs of the model" in str(error)
+        else:
+            accepted.add(cls.__name__)
+            assert np.isfinite(model.evaluate(X, targets, verbose=0, return_dict=True)["loss"])
+    assert fits <= accepted and len(accepted) < len(EVERY_LOSS) - 8
+    for other in ("sparse_categorical_crossentropy", keras.losses.mean_squared_error, "binary_crossentropy", "mse"):
+        if type(_as_object(other)).__name__ not in accepted:
+            with pytest.raises(ValueError, match="The loss must fit the outputs"):
+                model.compile("sgd", loss=other)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "given", ["mse", "MSE", "mean_squared_error", "MeanSquaredError", keras.losses.mean_squared_error]
+)
+def test_short_names_and_functions_are_losses(given):
+    assert type(loss_on_logits(given, "score")) is keras.losses.MeanSquaredError
+
+
+@pytest.mark.one_backend
+def test_other_tasks_refuse_losses_for_other_outputs(tiny_backbone):
+    for task in (TokenClassifier(tiny_backbone(), labels=NAMES), MultipleChoice(tiny_backbone())):
+        with pytest.raises(ValueError, match="one logit for each class.* Received: BinaryCrossentropy. Use Sparse"):
+            task.compile("sgd", loss="binary_crossentropy")
+    with pytest.raises(ValueError, match="Received: MeanSquaredError. Use Sparse"):
+        QuestionAnswerer(tiny_backbone()).compile("sgd", loss={"start": "mse", "end": "mse"})

@@ -122,9 +122,23 @@ def test_labels_in_every_form(tokenizer):
 def test_what_cannot_be_trained_on(tokenizer):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.compile("sgd")
+    model_input = {"token_ids": np.ones((2, 4), "int32")}
     for call, message in (
         (lambda: model.fit(TEXTS, verbose=0), "TextClassifier needs targets. Received: y=None"),
         (lambda: model.evaluate(TEXTS, verbose=0), "TextClassifier needs targets"),
+        (
+            lambda: model.fit(iter([TEXTS]), verbose=0),
+            "TextClassifier needs targets. Received: a dataset of batches with",
+        ),
+        (
+            lambda: model.evaluate(iter([TEXTS]), verbose=0),
+            "needs targets. Received: a dataset of batches without them",
+        ),
+        (lambda: model.fit(iter([model_input]), verbose=0), "Make its batches \\(x, y\\), or predict"),
+        (
+            lambda: model.fit(TEXTS, LABELS, validation_data=iter([TEXTS]), verbose=0),
+            "needs targets. Received: a dataset",
+        ),
         (lambda: model.fit(TEXTS, LABELS, epochs=0), "`epochs` must be at least 1. Received: 0"),
         (lambda: model.classify([None]), "Received: a list that begins with None"),
         (lambda: model.fit(TEXTS, LABELS, class_weight={"fine": 2.0}), "`class_weight` must have labels.*'fine'"),

@@ -50,3 +50,48 @@ def test_bad_targets(model):
         add_lora(model, targets=("wq",))
     with pytest.raises(ValueError, match="`rank` must be at least 1"):
         add_lora(model, rank=0)
+
+
+class Scaled(keras.layers.Layer):
+    """A layer of a user, with a weight and a dense layer whose name is among the targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = keras.layers.Dense(8, name="query")
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(), initializer="ones")
+        self.inside.build(shape)
+
+    def call(self, inputs):
+        return self.scale * self.inside(inputs)
+
+
+@pytest.mark.one_backend
+def test_layers_outside_the_backbones_of_a_keras_model_stay_trainable(model):
+    first = model.backbone
+    second = Bert(first.config, name="second")
+    x = {"token_ids": np.arange(4, 20, dtype="int32").reshape(4, 4)}
+    inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+    states = [backbone(inputs)["sequence_output"][:, 0] for backbone in (first, second)]
+    table = keras.layers.Embedding(20, 8)(inputs["token_ids"])[:, 0]
+    frozen = keras.layers.Dense(8, name="theirs", trainable=False)(table)
+    hidden = keras.layers.LayerNormalization()(Scaled()(keras.layers.Add()([*states, table, frozen])))
+    whole = keras.Model(inputs, keras.layers.Dense(2, name="head")(hidden))
+    outside = {id(v) for v in whole.trainable_variables} - {id(v) for b in (first, second) for v in b.weights}
+    number = add_lora(whole, rank=2)
+    trained = {id(v) for v in whole.trainable_variables}
+    products = {id(v) for b in (first, second) for v in b.weights if "lora" in v.path}
+    assert len(outside) == 1 + 3 + 2 + 2 and len(products) == 2 * 2 * 2 * 2
+    assert trained == outside | products
+    assert number == sum(int(np.prod(v.shape)) for v in whole.trainable_variables)
+    whole.compile("sgd", loss="mse")
+    before = [to_numpy(v).copy() for v in whole.get_layer("head").weights]
+    whole.fit(x, np.ones((4, 2)), verbose=0)
+    assert not any(np.array_equal(a, to_numpy(v)) for a, v in zip(before, whole.get_layer("head").weights, strict=True))
+
+
+@pytest.mark.one_backend
+def test_a_model_without_a_backbone():
+    with pytest.raises(ValueError, match="`model` must be or contain a backbone of kerasbert. Received: Sequential"):
+        add_lora(keras.Sequential([keras.layers.Dense(2, name="query")]))
