@@ -37,6 +37,17 @@ def _are_finite(mesh):
     return jax.jit(lambda arrays: [jnp.isfinite(x).all() for x in arrays], out_shardings=everywhere)
 
 
+def orbax():
+    """Returns the module `orbax.checkpoint`, or raises an ImportError that says how to install it."""
+    try:
+        import orbax.checkpoint
+    except ImportError as error:
+        raise ImportError(
+            'Checkpoints of weights that are divided among devices need orbax: pip install "kerasbert[scale]".'
+        ) from error
+    return orbax.checkpoint
+
+
 class ShardedArrays:
     """Writes named arrays to a folder or an object store while training continues.
 
@@ -45,14 +56,8 @@ class ShardedArrays:
     """
 
     def __init__(self):
-        try:
-            import orbax.checkpoint as ocp
-        except ImportError as error:
-            raise ImportError(
-                'Checkpoints of weights that are divided among devices need orbax: pip install "kerasbert[scale]".'
-            ) from error
-        self._orbax, self._thread, self._error = ocp, None, None
-        self._checkpointer = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
+        self._orbax, self._thread, self._error = orbax(), None, None
+        self._checkpointer = self._orbax.AsyncCheckpointer(self._orbax.PyTreeCheckpointHandler())
 
     def save(self, path, variables, finished):
         """Starts writing the values of variables. All processes of a run must call it.

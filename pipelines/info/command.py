@@ -63,7 +63,7 @@ def info(
 
     Args:
         subject: folder of a model or a corpus, a shipped model such as bert_mini_en, hf://org/name, a size such as
-            bert_base, or a recipe such as bert.base. Default: this installation.
+            bert_base, or a recipe such as bert.base or recipes.py:mine. Default: this installation.
         model_class: for a size, the class of the model, such as TextClassifier. Default: its pretraining objective.
         length: tokens per row. Default: the length in the recipe, or else 512, or the maximum of the model if that is
             smaller.

@@ -18,7 +18,7 @@ from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 
 from ..recipes.data import DenoisingData
-from ..recipes.recipe import Recipe, all_recipes, find_recipe
+from ..recipes.recipe import Recipe, all_recipes, find_recipe, is_file
 from ..runs.building import make_model
 from .costs import MASK_RATE, Rows
 
@@ -65,8 +65,8 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
     """Finds the model folder, size or recipe with a name.
 
     Args:
-        name: a folder, the name of a model that comes with kerasbert, hf://org/name, a size or a recipe. The first of
-            these that has the name is used.
+        name: a folder, the name of a model that comes with kerasbert, hf://org/name, a size or a recipe, also one in a
+            file, as in `find_recipe`. The first of these that has the name is used.
         model_class: the class of a model, for sizes; see `info`.
         settings: `name=value` overrides of a recipe.
     """
@@ -79,10 +79,11 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
     if is_folder or is_size:
         return of_folder(name) if is_folder else of_size(name, model_class)
     known = [*SHIPPED, *size_names(), *all_recipes()]
-    if name not in known and name not in (key.replace(".", "_") for key in known):
+    if not is_file(name) and name not in known and name not in (key.replace(".", "_") for key in known):
         raise ValueError(
             "`kerasbert info` describes the folder of a model or a corpus, a shipped model, hf://org/name, a size such "
-            f"as bert_base, or a recipe such as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
+            f"as bert_base, or a recipe such as bert.base or recipes.py:mine. Received: {name!r}."
+            f"{did_you_mean(name, known)}"
         )
     recipe = find_recipe(name).with_settings(list(settings))
     return Subject(name, "recipe", lambda dtype: recipe_model(dataclasses.replace(recipe, dtype=dtype)), recipe=recipe)

@@ -285,6 +285,16 @@ class Pretraining(Size):
     objective: Objective = MaskedLM()
     start: LocalStart | None = None
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not isinstance(self.objective, Objective):
+            received = f"the class {self.objective.__name__}" if isinstance(self.objective, type) else self.objective
+            raise ValueError(
+                "`objective` must be a record of a class derived from `Objective` of the recipes, such as MaskedLM(). "
+                f"Received: {received}. For a Keras model of your own, define a dataclass derived from `Objective` "
+                "whose attribute `cls` is the class of the model, and pass an object of it."
+            )
+
     def started(self, backbone: Backbone) -> None:
         """Changes the random weights of a backbone."""
         if self.start is not None:

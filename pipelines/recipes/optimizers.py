@@ -35,6 +35,14 @@ class WarmupDecay(Schedule):
     cooldown: int = 0
 
     def __call__(self, steps: int) -> training.WarmupDecay:
+        for name, least, most in (("decay_from", self.warmup, steps), ("cooldown", 0, steps - self.warmup)):
+            value = getattr(self, name)
+            if isinstance(value, int) and least <= most < value:
+                raise ValueError(
+                    f"`optimizer.schedule.{name}` must be at most {most} in a run of {steps} updates. Received: "
+                    f"{value}, which `steps` does not change. Use --set optimizer.schedule.{name}="
+                    f"{(least + most) // 2}."
+                )
         return training.WarmupDecay(steps=steps, **vars(self))
 
     def with_peak(self, rate: float) -> "WarmupDecay":

@@ -189,6 +189,11 @@ def all_recipes() -> dict[str, Callable[[], Recipe]]:
     return found
 
 
+def is_file(name: str) -> bool:
+    """Whether `name` is a recipe in a file: a recipe.json, or recipes.py:mine."""
+    return name.endswith(".json") or ".py:" in name
+
+
 def find_recipe(name: str) -> Recipe:
     """Returns a recipe by name.
 
@@ -196,10 +201,8 @@ def find_recipe(name: str) -> Recipe:
         name: such as "bert.base" (or "bert_base"); a recipe.json, see `read_recipe`; or "recipes.py:mine", the result
             of the function `mine` in a Python file, which is run.
     """
-    if name.endswith(".json"):
-        return read_recipe(Path(name))
-    if ".py:" in name:
-        return _recipe_of_file(*name.rsplit(":", 1))
+    if is_file(name):
+        return read_recipe(Path(name)) if name.endswith(".json") else _recipe_of_file(*name.rsplit(":", 1))
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:

@@ -12,6 +12,7 @@ import keras
 
 from kerasbert.backend import seed_everything, share_batches
 from kerasbert.backend.hosts import check_same, gathered, is_first_process, together
+from kerasbert.backend.sharded_arrays import is_divided, orbax
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.data.text.files import write_text
@@ -171,6 +172,8 @@ def open_run(
     run.devices = share_batches(math.gcd(*(part.rows for part in parts)))
     seed_everything(recipe.seed)
     run.model = make_model(recipe, next(iter(corpora.values())), **folders)
+    if is_divided(run.model.variables):
+        orbax()  # or else the run would end at its first checkpoint
     if options.less_memory:
         rematerialize(run.model)
     run.model.compile(make_optimizer(recipe))

@@ -1,5 +1,7 @@
 """Describes the noise of a recipe in sentences, from the settings of its batches."""
 
+import inspect
+
 import numpy as np
 
 from kerasbert.data import (
@@ -71,6 +73,8 @@ def about(recipe: Recipe, batches: Batches) -> str:
 def _chosen(noise: Noise) -> str:
     if isinstance(noise, RateSchedule):
         return f"{_chosen(noise.noise)} In the run, the rate changes to {noise.final:.0%}."
+    if not hasattr(noise, "rate"):  # a rule from outside the package
+        return (inspect.getdoc(noise) or type(noise).__name__).splitlines()[0]
     rate = f"{noise.rate:.0%} of the tokens"
     if isinstance(noise, Spans):
         spans = f"in spans of 1 to {noise.longest} words" if noise.longest > 1 else "as whole words"

@@ -9,8 +9,11 @@ import pytest
 
 from kerasbert.command_line import pipelines_name
 from kerasbert.data import Corpus, MaskedLMBatches, Noise, Tokenizer, WholeWords, positions_of
+from kerasbert.objectives import MaskedLM
+from pipelines.info.command import info
 from pipelines.pretrain import pretrain
-from pipelines.recipes import AdamW, Data, Phase, Pretraining, Recipe, WarmupDecay, find_recipe, tree
+from pipelines.recipes import AdamW, Data, MaskedLMData, Phase, Pretraining, Recipe, WarmupDecay, find_recipe, tree
+from pipelines.show.command import corruption
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -86,3 +89,21 @@ def test_own_records_are_set_written_and_read(corpus, tmp_path):
     ):
         recipe.with_settings(["data.token=7"])
     assert find_recipe("bert.tiny").with_settings(["data.noise=EveryNthToken"]).data.noise == EveryNthToken()  # pyright: ignore
+
+
+def test_a_recipe_of_a_file_is_shown_and_described(tmp_path, capsys):
+    source = (REPOSITORY / "tests" / "extending" / "test_own_recipe.py").read_text("utf-8")
+    path = tmp_path / "recipes.py"
+    path.write_text(source.replace("FirstWords(tokens=6)", "MaskedLMData(noise=EveryNthToken())"))
+    corruption(f"{path}:mine", "a b c d e f g")
+    assert "Masks one token in n. 100% of these are masked." in capsys.readouterr().out
+    assert info(f"{path}:mine", dtypes=("float32",))["run"]["updates"] == 4
+    stored = tmp_path / "recipe.json"
+    stored.write_text(json.dumps({"recipe": tree.written(mine())}))
+    assert info(str(stored), dtypes=("float32",))["kind"] == "recipe"
+
+
+@pytest.mark.parametrize("objective", [MaskedLM, MaskedLMData, "MaskedLM", None])
+def test_an_objective_must_be_a_record(objective):
+    with pytest.raises(ValueError, match=r"must be a record of a class derived from `Objective`.* MaskedLM\(\)"):
+        Pretraining("bert_mini", objective=objective)

@@ -383,6 +383,19 @@ def test_short_forms_are_for_the_whole_run():
     assert recipe.phases == (Phase(90, 16, 64), Phase(10, 16, 128)) and recipe.optimizer.schedule.warmup == 3
 
 
+@pytest.mark.parametrize("name", all_recipes())
+def test_a_short_run_of_every_recipe_has_a_schedule_or_the_setting_for_one(name):
+    recipe = find_recipe(name).with_settings(["steps=60", "warmup=6"])
+    try:
+        make_schedule = recipe.optimizer.schedule(60)
+    except ValueError as error:
+        said = str(error)
+        assert "must be at most" in said and "which `steps` does not change" in said
+        setting = said.partition("Use --set ")[2].removesuffix(".")
+        make_schedule = recipe.with_settings([setting]).optimizer.schedule(60)
+    assert float(make_schedule(30)) > 0
+
+
 def test_a_size_of_another_family():
     recipe = find_recipe("bert.tiny").with_settings(["model.size=modernbert_base"])
     assert recipe.model.config == dict(initializer_range=0.08, attention_dropout=0.0)  # what a ModernBERT has, too

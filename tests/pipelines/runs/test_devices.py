@@ -1,10 +1,12 @@
 """The option --devices, and runs of several processes without it."""
 
+import sys
+
 import keras
 import pytest
 
 from pipelines.pretrain import pretrain
-from pipelines.runs import devices
+from pipelines.runs import devices, training
 from pipelines.runs.devices import use_devices
 from tests.pipelines.conftest import SETTINGS
 
@@ -28,6 +30,16 @@ def test_devices_that_do_not_exist(name):
 def test_devices_need_jax(corpora, tmp_path):
     with pytest.raises(ValueError, match="Layouts of devices need JAX. Received: the backend torch."):
         pretrain(corpora[0], tmp_path / "run", devices="data", set=SETTINGS)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.one_backend
+def test_a_run_that_cannot_write_checkpoints_does_not_begin(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "is_divided", lambda variables: len(variables) > 0)
+    monkeypatch.setitem(sys.modules, "orbax", None)
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ImportError, match=r'divided among devices need orbax: pip install "kerasbert\[scale\]"'):
+        pretrain(corpora[0], tmp_path / "run", set=SETTINGS)
     assert not (tmp_path / "run").exists()
 
 
