@@ -158,6 +158,13 @@ def as_objective(source, cls, **arguments):
     return cls(source, **arguments)
 
 
+def _rows_with_weight(weights: Any) -> Any:
+    found: Any = weights != 0
+    while len(found.shape) > 1:
+        found = ops.any(found, axis=-1)
+    return found
+
+
 class Objective(Trainable):
     """Base class of pretraining objectives, which compute their loss themselves, so `compile` accepts no `loss`."""
 
@@ -188,12 +195,11 @@ class Objective(Trainable):
         if y is not None:
             check_targets(self.target_shapes(x), y, sample_weight)
 
-    def batch_weight(self, x, sample_weight):
+    def batch_weight(self, x: Any, sample_weight: Any) -> Any:
         """The number of rows in which a weight is not 0. Micro-batches of an update count alike."""
         if sample_weight is None or "loss_normalizer" in x:
             return None
-        rows = (ops.reshape(array, (ops.shape(array)[0], -1)) for array in keras.tree.flatten(sample_weight))
-        real = functools.reduce(ops.logical_or, [ops.any(array != 0, axis=1) for array in rows])
+        real = functools.reduce(ops.logical_or, map(_rows_with_weight, keras.tree.flatten(sample_weight)))
         return ops.sum(ops.cast(real, "float32"))
 
     def mean_loss(self, x, values, weights, target=None):

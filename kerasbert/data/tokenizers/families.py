@@ -340,7 +340,7 @@ _GENERIC_MODELS = ("modernbert", "modernbert-decoder", "umt5", "gpt_bert")
 
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
     """Finds a family by tokenizer class, or else by model type (config.json). May be None."""
-    of_model = _OF_MODELS.get(model_type, model_type)
+    of_model = _OF_MODELS.get(model_type or "", model_type)
     return CLASSES.get(class_stem(tokenizer_class), of_model if of_model in FAMILIES else None)
 
 

@@ -98,7 +98,8 @@ def _with_fields(step: dict, part: str, stated: dict, family: str | None) -> dic
         return step
     prefix = stated["add_prefix_space"]
     if step["type"] == "Metaspace":
-        return {**step, "prepend_scheme": "always" if prefix else FAMILIES[family].without_prefix}
+        without = "never" if family is None else FAMILIES[family].without_prefix
+        return {**step, "prepend_scheme": "always" if prefix else without}
     is_read = step["type"] == "ByteLevel" and part == "pre_tokenizer"  # the decoder has the field, and ignores it
     return {**step, "add_prefix_space": prefix} if is_read else step
 

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers as hf
@@ -141,7 +141,7 @@ class Tokenizer:
                 alphabet.
         """
         case = Case.of(kind, lowercase, accents)
-        further = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
+        further: dict[str, Any] = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
         if kind == "bpe" and special_tokens is None:
             family = "xlm"
         if family is not None:
