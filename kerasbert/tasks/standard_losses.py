@@ -72,8 +72,6 @@ def loss_on_logits(loss, problem="classes"):
     Args:
         loss: a `keras.losses.Loss`, a name such as "categorical_crossentropy", a function, or None.
         problem: "classes", "labels" or "score".
-
-    Raises: ValueError if it is a loss of Keras for another problem.
     """
     loss = _as_object(loss)
     if not isinstance(loss, keras.losses.Loss):
@@ -83,12 +81,6 @@ def loss_on_logits(loss, problem="classes"):
         other.__dict__.update(loss.__dict__)
         other.reduction = _by_weights(loss.reduction)
         return other
-    if type(loss) not in _OF_PROBLEM[problem]:
-        raise ValueError(
-            f"The loss must fit the outputs of the model, which are {_OUTPUTS[problem]}. Received: "
-            f"{type(loss).__name__}. Use {', '.join(cls.__name__ for cls in _OF_PROBLEM[problem])}, or a function of "
-            "your own."
-        )
     config = loss.get_config()
     changes = {"reduction": _by_weights(loss.reduction)}
     if "from_logits" in config:
@@ -98,6 +90,24 @@ def loss_on_logits(loss, problem="classes"):
         activation = problem if isinstance(loss, _OF_PROBABILITIES) else None
         loss.call = functools.partial(_call_loss, loss, activation)
     return loss
+
+
+def check_loss(loss, problem, default):
+    """Raises a ValueError if a loss that was passed to `compile` is one of Keras for another problem.
+
+    Args:
+        loss, problem: as in `loss_on_logits`, or a list or dict of losses.
+        default: the default losses of the task. If they are not of the problem, the task has outputs of its own kind.
+    """
+    fitting = _OF_PROBLEM[problem]
+    if any(type(part) not in fitting for part in keras.tree.flatten(default)):
+        return
+    for part in map(_as_object, keras.tree.flatten(loss)):
+        if isinstance(part, keras.losses.Loss) and _is_of_keras(part) and type(part) not in fitting:
+            raise ValueError(
+                f"The loss must fit the outputs of the model, which are {_OUTPUTS[problem]}. Received: "
+                f"{type(part).__name__}. Use {', '.join(cls.__name__ for cls in fitting)}, or a function of your own."
+            )
 
 
 def metric_on_logits(metric, problem="classes"):

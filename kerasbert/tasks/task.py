@@ -16,7 +16,7 @@ from ..data.tasks.labels import names_of
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..training.sources import is_text
 from ..training.trainable import Trainable
-from .standard_losses import loss_on_logits, mapped, metric_on_logits
+from .standard_losses import check_loss, loss_on_logits, mapped, metric_on_logits
 
 
 class Task(Trainable):
@@ -52,6 +52,8 @@ class Task(Trainable):
         `standard_losses`.
         """
         problem = getattr(self, "problem", "classes")
+        if loss is not None:
+            check_loss(loss, problem, self.default_loss())
         loss = mapped(lambda part: loss_on_logits(part, problem), self.default_loss() if loss is None else loss)
         metrics, weighted_metrics = (
             mapped(lambda part: metric_on_logits(self._named_metric(part), problem), part)
