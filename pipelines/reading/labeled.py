@@ -84,7 +84,7 @@ def read_labeled(
     if asked.are_numbers:
         reading = replace(reading, header=False, layouts=())
     lenient = isinstance(asked, UsualColumns)
-    texts, labels, open_rows, broken, names, number, lists = [], [], 0, [], None, 0, several
+    texts, labels, open_rows, broken, missing, names, number, lists = [], [], 0, [], [], None, 0, several
     for place, row in rows_of(path, reading, whole=not lenient):
         number += 1
         if names is None:
@@ -94,12 +94,20 @@ def read_labeled(
             open_rows += 1
         elif lenient and any(is_missing(row.get(name)) for name in vars(names).values() if name is not None):
             broken.append(where)
+        elif lacks := _lacks(row, names, several):
+            missing.append(f"{place} without {lacks!r}")
         else:
             texts.append(text_or_pair(row, names, where))
             labels.append(_label(row, names.label, where, several))
             lists = lists and isinstance(written_out(row[names.label]), list)
     if not number:
         raise ValueError(f"{path} has no rows.")
+    if missing:
+        more = f", ...: {len(missing)} of {number} rows" if len(missing) > 3 else ""
+        raise ValueError(
+            f"Every row needs a text and a label. Received: {path} {', '.join(missing[:3])}{more}. Complete or drop "
+            f"{'these rows' if len(missing) > 1 else 'the row'}."
+        )
     if open_rows == number:
         raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labeled split.")
     if not texts:
@@ -113,6 +121,15 @@ def read_labeled(
             stacklevel=3,
         )
     return Labeled(texts, _named_rows(labels) if lists else labels)
+
+
+def _lacks(row: dict, columns: Columns, several: bool) -> str | None:
+    """Returns the first column whose cell is missing. With `several`, an empty cell is a list of no labels."""
+    for name in filter(None, (columns.text, columns.pair, columns.label)):
+        value = row.get(name)
+        if is_missing(value) and not (several and name == columns.label and isinstance(value, str)):
+            return name
+    return None
 
 
 def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, str]:

@@ -24,6 +24,7 @@ from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES
 
 Format = Literal["auto", "csv", "tsv", "json", "jsonl", "parquet", "conll", "label-text", "text"]
 WORDS = (".conll", ".iob", ".bio", ".annotated")
+EXCEL = (".xlsx", ".xls")
 HEAD = 100  # lines at the start of a file from which its format is detected
 
 
@@ -98,16 +99,24 @@ class Reading:
 
         Raises:
             FileNotFoundError: if the file does not exist.
-            ValueError: if the extension is unknown and there is no layout.
+            IsADirectoryError: if it is a folder.
+            ValueError: if it is an Excel file, or the extension is unknown and there is no layout.
         """
         if str(path).startswith("hf://"):
             return "auto"
         path = Path(path)
+        if path.is_dir():
+            raise IsADirectoryError(f"Examples must be in a file. Received: {path}, which is a folder. Give its file.")
         if not path.is_file():
             raise FileNotFoundError(f"There is no file {path}.")
         if self.format != "auto":
             return self.format
         suffix = suffix_of(path)
+        if suffix in EXCEL:
+            raise ValueError(
+                f"Excel files are not read. Received: {path}. Save the sheet as CSV, or use pandas.read_excel in "
+                "Python."
+            )
         if suffix in TABLES:
             return TABLES[suffix]
         if suffix in WORDS:

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import csv
 import gzip
+import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator
@@ -85,7 +86,7 @@ def decoded_lines(
             waiting = len(error.object) - len(block)  # bytes of a character that began in the previous block
             number += rest.count("\n") + decoder.decode(block[: max(0, error.start - waiting)]).count("\n")
             bad = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
-            likely = likely_encoding(start + file.read1(8))
+            likely = likely_encoding(start + file.read1(8), error.object[error.start :], encoding)
             raise ValueError(
                 f"{name} is not valid {encoding}: line {number}, byte {position - waiting + error.start} ({bad}). Give "
                 f"the encoding of the file, such as --encoding {likely}. Files in different encodings must be "
@@ -128,9 +129,11 @@ def _pieces(line: str, longest: int) -> Iterator[str]:
     yield line
 
 
-def likely_encoding(start: bytes) -> str:
-    """Guesses the encoding of a file from its first bytes, after reading it with another encoding has failed."""
-    return next((name for mark, name in _MARKS if start.startswith(mark)), "latin-1")
+def likely_encoding(start: bytes, invalid: bytes, tried: str) -> str:
+    """Guesses the encoding of a file from its first bytes and from those that were invalid in the encoding `tried`."""
+    is_windows = any(0x80 <= byte <= 0x9F for byte in invalid)  # control characters in latin-1, which no text has
+    other = "cp1252" if is_windows and codecs.lookup(tried).name != "cp1252" else "latin-1"
+    return next((name for mark, name in _MARKS if start.startswith(mark)), other)
 
 
 def decodes(path: str | Path, encoding: str) -> bool:
@@ -152,12 +155,16 @@ def cell_rows(
     """Yields (line number, cells) for every row of a CSV or TSV file, where the line is the last line of the row.
 
     A blank line is a row without cells. Quotes have no special meaning in a TSV file. In a CSV file, an unclosed quote
-    is an error if `strict`. Otherwise, the rest of the file becomes the last cell.
+    is an error if `strict`. Otherwise, the rest of the file becomes the last cell. Cells of a CSV file may also be
+    separated by semicolons or tabs; see `_separator`.
     """
     csv.field_size_limit(
         max(csv.field_size_limit(), (1 << 31) - 1)
     )  # by default, the csv module rejects cells larger than 128 KiB
-    dialect: dict[str, Any] = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
+    dialect: dict[str, Any] = dict(delimiter="\t", quoting=csv.QUOTE_NONE)
+    if format != "tsv":
+        lines, separator = _separator(lines)
+        dialect = dict(delimiter=separator)
     reader = csv.reader(lines, strict=strict, **dialect)
     first = 1
     try:
@@ -170,6 +177,21 @@ def cell_rows(
             f"{first}. A quote inside a quoted cell must be doubled, and a quote that opens a cell must be "
             "closed."
         ) from None
+
+
+def _separator(lines: Iterable[str]) -> tuple[Iterator[str], str]:
+    """Returns the lines of a CSV file, and what separates its cells.
+
+    It is a semicolon, as Excel writes where commas are decimal, or a tab, if the first line has this mark, no comma and
+    not the other mark, and the second line has it too, or begins a quoted cell. Otherwise it is a comma.
+    """
+    lines, head = iter(lines), []
+    while sum(bool(line.strip()) for line in head) < 2 and (line := next(lines, None)) is not None:
+        head.append(line)
+    first, *second = [line.strip("\r\n") for line in head if line.strip()] or [""]
+    marks = [mark for mark in ",;\t" if mark in first.strip()]
+    is_used = len(marks) == 1 and all(marks[0] in line or line.startswith('"') for line in second)
+    return itertools.chain(head, lines), marks[0] if is_used else ","
 
 
 def table_rows(
@@ -211,7 +233,7 @@ def table_rows(
         if not whole:
             cells += [None] * (len(names) - len(cells))
         if len(cells) != len(names):
-            inside = "tab inside must be written without it" if format == "tsv" else "comma inside must be quoted"
+            inside = "tab inside must be written without it" if format == "tsv" else "separator inside must be quoted"
             raise ValueError(
                 f"{path} row {number} has {len(cells)} cells. The table has {len(names)} columns: {names}. The row "
                 f"ends at line {line}; a cell with a {inside}."

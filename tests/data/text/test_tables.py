@@ -85,6 +85,46 @@ def test_corpora_refuse_the_tables_that_fine_tuning_refuses(tmp_path, content, m
         list(read_documents(write(tmp_path, "a.csv", content), column="text"))
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize(
+    "content, cells",
+    [
+        ("text|label\nbad, really|0\n", ["bad, really", "0"]),
+        ('text|label\n"one\ntwo| three"|0\n', ["one\ntwo| three", "0"]),
+        ("\ntext|label\n\nbad|0\n", ["bad", "0"]),
+    ],
+)
+def test_tables_whose_cells_are_separated_by_another_mark(mark, content, cells):
+    lines = content.replace("|", mark).splitlines(keepends=True)
+    (row,) = tables.table_rows(lines, "a.csv")
+    assert row == dict(zip(("text", "label"), (cell.replace("|", mark) for cell in cells), strict=True))
+
+
+@pytest.mark.parametrize(
+    "content, row",
+    [
+        ("text,label;fine\na;b,0\n", {"text": "a;b", "label;fine": "0"}),
+        ("a;b\ta\nx;y\tz\n", {"a;b\ta": "x;y\tz"}),
+        ("first; second\nthird\n", {"first; second": "third"}),
+        ("text\na;b\n", {"text": "a;b"}),
+        ("text\t\na\n", {"text\t": "a"}),
+    ],
+)
+def test_a_mark_that_may_be_part_of_a_cell_separates_nothing(content, row):
+    assert list(tables.table_rows(content.splitlines(keepends=True), "a.csv")) == [row]
+
+
+@pytest.mark.parametrize(
+    "content, tried, likely",
+    [(b"caf\xe9", "utf-8", "latin-1"), (b"caf\xe9 \x80", "utf-8", "cp1252"), (b"\x81", "cp1252", "latin-1")],
+)
+def test_the_encoding_that_is_suggested(content, tried, likely, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"such as --encoding {likely}"):
+        list(tables.text_lines(path, tried))
+
+
 def test_half_of_a_surrogate_pair_is_no_text():
     assert tables.parsed_json('{"\\ud83d": ["a\\ud83d", 1]}', "a") == {"?": ["a?", 1]}
     assert tables.json_values(['[{"text": "\\ud83d\\ude00"}]'], "a") == [{"text": "\U0001f600"}]

@@ -153,7 +153,15 @@ def test_named_and_numbered_columns(tmp_path):
         ("a.csv", "text,label\nonly one\n", "row 1 has 1 cells. The table has 2"),
         ("a.csv", "text,label\nx,\n", "row 1 without 'label'"),
         ("a.txt", "\n\n", "has no rows"),
-        ("a.xls", "x", "one of the extensions .csv.*--format"),
+        ("a.doc", "x", "one of the extensions .csv.*--format"),
+        ("a.xls", "x", "Excel files are not read. Received: .*a.xls. Save the sheet as CSV"),
+        ("a.xlsx", "x", "Excel files are not read. Received: .*a.xlsx. Save the sheet as CSV"),
+        ("a.csv", "text,label\nx,\n,1\ny,1\n", "row 1 without 'label', row 2 without 'text'. Complete or drop these"),
+        (
+            "a.csv",
+            "text,label\nx,1\n" + "x,\n" * 4,
+            "row 2 without 'label', .*, row 4 without 'label', ...: 4 of 5 rows. Complete or drop these rows",
+        ),
         ("a.jsonl", "{oops", "not valid JSON"),
         ("a.jsonl", "[1, 2]", "must hold one JSON object per example"),
     ],
@@ -180,6 +188,8 @@ def test_rows_that_a_data_set_has_without_a_cell(tmp_path):
 
 
 def test_missing_files_and_columns(tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"must be in a file. Received: {tmp_path}, which is a folder"):
+        read_labeled(tmp_path)
     with pytest.raises(FileNotFoundError, match="There is no file"):
         read_labeled(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="no column 'kind'. It has: text, label"):
