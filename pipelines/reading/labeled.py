@@ -79,8 +79,7 @@ def read_labeled(
         FileNotFoundError: if the file does not exist.
         ValueError: if columns are missing or cannot be guessed, or if cells or the file are empty.
     """
-    asked = columns or Columns()
-    reading = reading or Reading()
+    asked, reading = columns or Columns(), reading or Reading()
     if asked.are_numbers:
         reading = replace(reading, header=False, layouts=())
     lenient = isinstance(asked, UsualColumns)
@@ -103,11 +102,7 @@ def read_labeled(
     if not number:
         raise ValueError(f"{path} has no rows.")
     if missing:
-        more = f", ...: {len(missing)} of {number} rows" if len(missing) > 3 else ""
-        raise ValueError(
-            f"Every row needs a text and a label. Received: {path} {', '.join(missing[:3])}{more}. Complete or drop "
-            f"{'these rows' if len(missing) > 1 else 'the row'}."
-        )
+        raise ValueError(_incomplete(path, missing, number))
     if open_rows == number:
         raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labeled split.")
     if not texts:
@@ -121,6 +116,15 @@ def read_labeled(
             stacklevel=3,
         )
     return Labeled(texts, _named_rows(labels) if lists else labels)
+
+
+def _incomplete(path: str | Path, missing: list[str], number: int) -> str:
+    """The error message about the rows in `missing`, of `number` rows."""
+    more = f", ...: {len(missing)} of {number} rows" if len(missing) > 3 else ""
+    return (
+        f"Every row needs a text and a label. Received: {path} {', '.join(missing[:3])}{more}. Complete or drop "
+        f"{'these rows' if len(missing) > 1 else 'the row'}."
+    )
 
 
 def _lacks(row: dict, columns: Columns, several: bool) -> str | None:
