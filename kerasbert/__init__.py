@@ -36,6 +36,8 @@ _SUBMODULES = (
 )
 __all__ = [*_SUBMODULES, "export", "load"]
 
+_BACKENDS = ("jax", "tensorflow", "torch")
+
 # Keras writes this content if there is no keras.json, so it is not a choice of the user.
 _WRITTEN_BY_KERAS = {
     "floatx": "float32",
@@ -62,12 +64,21 @@ def _configured_backend():
 
 
 def _pick_backend():
-    if "keras" in sys.modules or _configured_backend():
+    if "keras" in sys.modules:
         return
-    for backend in ("jax", "tensorflow", "torch"):
-        if importlib.util.find_spec(backend):
-            os.environ["KERAS_BACKEND"] = backend
-            return
+    installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
+    if chosen := _configured_backend():
+        if chosen not in installed:
+            where = "KERAS_BACKEND" if os.environ.get("KERAS_BACKEND") else "keras.json"
+            what = "which is not installed" if chosen in _BACKENDS else "which kerasbert does not support"
+            refuse_keras(
+                "The backend must be one of jax, tensorflow and torch, and installed. Received: "
+                f"{chosen!r} from {where}, {what}. Installed: {', '.join(installed) or 'none of them'}."
+            )
+        return
+    if installed:
+        os.environ["KERAS_BACKEND"] = installed[0]
+        return
     refuse_keras(
         "kerasbert needs one of JAX, TensorFlow and PyTorch. Received: an environment with none of them. "
         "Install one: pip install 'kerasbert[jax]' (or [tensorflow], [torch])."

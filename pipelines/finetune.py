@@ -7,6 +7,7 @@ python -m pipelines.finetune saved_models/mine --task ner --data train.conll --h
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kerasbert.checkpoints.folder import read_saved
@@ -14,7 +15,7 @@ from kerasbert.data.text.files import digest_of
 from kerasbert.data.text.locks import locked
 
 from .command_line.command import Command
-from .reading.label_names import check_labels, label_names
+from .reading.label_names import check_labels, counted_labels, label_names
 from .reading.labeled import GUESSED, Columns
 from .reading.splits import named_sources, split_tenth
 from .reading.tables import Reading
@@ -136,7 +137,7 @@ def _written(output: Path, metrics: dict, recipe: dict, answer_files: dict[str, 
     save = {"id": read_saved(output).get("save", {}).get("id")}
     save["files"] = {file.name: digest_of(file) for file in answer_files.values()}
     write_json(output / "metrics.json", {**metrics, "recipe": recipe, "save": save})
-    print(f"saved {output}")
+    print(f"saved {output}; curves of the training: kerasbert show curves {output}")
     return metrics
 
 
@@ -154,18 +155,21 @@ def read_data(
         options: see `finetune`.
     """
     reading = dict(encoding=files.encoding, format=files.format, limit=options.limit)
-    training = read_task(spec, data, training=True, **reading)
+    training = read_task(spec, data, training=True, say=print, **reading)
     testing = {name: read_task(spec, path, **reading) for name, path in sources.items()}
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels:
         for name, path in sources.items():
             check_labels(labels, testing[name], path)
-    print(counted(len(training), "example") + (f", labels {', '.join(labels)}" if labels else ""))
+    print(counted(len(training), "example") + (f", labels {counted_labels(labels, training)}" if labels else ""))
     wording = Wording(task, spec, labels) if text_to_text else None
     first = next(iter(testing.values()), None)
     shown, validation = split_tenth(training) if options.chooses else (training, first)
     rows = validation_rows(len(shown) * options.epochs, options.epochs, options.chooses)
-    validation = validation and spread(validation, MOST_ROWS if options.validate_every else rows)
+    rows = MOST_ROWS if options.validate_every else rows
+    if validation and len(validation) > 2 * rows:
+        print(f"validation during training on {rows:,} of {counted(len(validation), 'example')}, evenly spaced")
+        validation = spread(validation, rows)
     kind = "sequences" if wording else spec.kind
     return TaskData(kind, labels, shown, validation, testing, len(training), wording)
 
@@ -188,7 +192,7 @@ def read_texts(
         files, objective, options: see `finetune`.
     """
     reading = Reading(files.encoding, files.format)
-    training = read_text_columns(data, spec.columns, objective.text_columns, reading, options.limit, print)
+    training = read_text_columns(data, spec.columns, objective.text_columns, replace(reading, say=print), options.limit)
     if spec.kind in EMBEDDERS:
         training = expanded(training, data)
     testing = {

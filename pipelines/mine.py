@@ -5,7 +5,7 @@ python -m pipelines.mine saved_models/mine pairs.csv --layout labeled-pair --out
 """
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -82,7 +82,7 @@ def mine(
     """
     check_outputs({"--output": output}, {"input": input, "--documents": documents})
     reading = Reading(files.encoding, files.format)
-    found = read_text_columns(input, columns, reading=reading, say=print)
+    found = read_text_columns(input, columns, reading=replace(reading, say=print))
     if len(found.x[0]) != 2 or found.y[0] is not None:
         raise ValueError(
             f"Negatives are found for pairs without labels. Received: {input} with rows of {len(found.x[0])} texts"

@@ -54,6 +54,20 @@ def test_the_environment_decides_first(tmp_path):
     assert backend(PRINT_BACKEND, tmp_path, KERAS_BACKEND="torch") == "torch"
 
 
+@pytest.mark.parametrize(
+    "name, what", [("foo", "does not support"), ("numpy", "does not support"), ("jax", "not installed")]
+)
+def test_a_backend_that_cannot_be_used_is_an_error_that_names_the_others(name, what, tmp_path):
+    code = INSTALLED.format(names=["torch"]) + "import kerasbert; print('no Keras'); import kerasbert.models"
+    found = backend(code, tmp_path, KERAS_BACKEND=name)
+    assert found == "no Keras"
+    (tmp_path / "keras.json").write_text(json.dumps({"backend": name}))
+    for environment in ({"KERAS_BACKEND": name}, {}):
+        found = backend(INSTALLED.format(names=["torch"]) + "import kerasbert.models", tmp_path, **environment)
+        where = "KERAS_BACKEND" if environment else "keras.json"
+        assert f"Received: {name!r} from {where}, which" in found and what in found and "Installed: torch." in found
+
+
 def test_keras_json_decides_second(tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "tensorflow"}')
     assert backend(PRINT_BACKEND, tmp_path) == ""  # left to Keras, which reads the file itself

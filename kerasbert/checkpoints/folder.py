@@ -20,7 +20,7 @@ import keras
 from ..core.family import FAMILIES, model_type_of, size_names
 from ..core.registration import Deferred
 from ..data.text import shipped
-from ..data.text.files import digest_of
+from ..data.text.files import digest_of, similar_folder
 from ..data.text.folders import read_together
 from ..data.text.json_files import check_types, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
@@ -95,7 +95,7 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
     if not Path(path).is_dir():
         if Path(path).name != str(path):
             hub = f". For a model on the hub, use hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
-            raise FileNotFoundError(f"There is no folder {path}{hub}")
+            raise FileNotFoundError(f"There is no folder {path}{similar_folder(path) or hub}")
         found = shipped_folder(str(path))
         if found is not None:
             return found

@@ -2,12 +2,12 @@
 
 import logging
 import re
-import warnings
 
 import keras
 import numpy as np
 
 from ..backend.arrays import shared
+from ..core.caller import warn_caller
 from ..core.lora import merged_kernels
 from ..core.variables import parts_of, paths_of_variables
 from ..core.weight_names import Heads, Part, Tensor
@@ -306,10 +306,7 @@ def _make_new(model, variables, stored):
             # A pooler was created as zeros inside `zero_weights`. A head already has the initial values of its family.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
-    warnings.warn(
-        f"{stored.files.folder} has no weights for {', '.join(layers)}: new head; expected when fine-tuning.",
-        stacklevel=5,
-    )
+    warn_caller(f"{stored.files.folder} has no weights for {', '.join(layers)}: new head; expected when fine-tuning.")
 
 
 def written_as(model, path, as_module=False):

@@ -63,9 +63,15 @@ def check_keys(inputs, others=()):
     if not isinstance(inputs, dict):
         raise ValueError(f"A batch must be a dict with `token_ids`. Received: {type(inputs).__name__}. Use {example}.")
     known = {*BATCH_KEYS, *others}
-    for key in inputs:
-        if key in known:
-            continue
+    unknown = [key for key in inputs if key not in known]
+    if len(unknown) > 1 and all(key in _OTHER_NAMES for key in unknown):
+        raise ValueError(
+            "The keys of a batch must be known: others would be ignored. Received: "
+            f"{', '.join(map(repr, unknown))}. Use "
+            + ", ".join(f"`{_OTHER_NAMES[key]}` for {key}" for key in unknown)
+            + f"; {HELP} describes all keys."
+        )
+    for key in unknown:
         if key in _TARGETS:
             raise ValueError(f"Targets must not be in a batch. Received: `{key}` in a batch. Pass them as y.")
         near = _OTHER_NAMES.get(key) or next(iter(difflib.get_close_matches(str(key), known, 1)), None)

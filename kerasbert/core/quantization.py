@@ -3,13 +3,13 @@
 import gc
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
 from ..backend.keras_adapter import all_layers
+from .caller import warn_caller
 from .variables import parts_of, paths_of_variables
 
 SMALLEST_SHARE = 0.95  # the share of a model's kernels that dense layers must have
@@ -197,8 +197,7 @@ def _check_share(model):
         )
     share = sum(sizes[path] for path in tables) / sum(sizes.values())
     if share > 1 - SMALLEST_SHARE:
-        warnings.warn(
+        warn_caller(
             f"{share:.0%} of the weights of this {type(model).__name__} keep their precision: "
-            f"{', '.join(sorted(tables)[:5])}.",
-            stacklevel=5,
+            f"{', '.join(sorted(tables)[:5])}."
         )

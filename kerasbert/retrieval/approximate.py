@@ -46,11 +46,11 @@ class ApproximateIndex:
     def _prepared(self, vectors):
         return np.ascontiguousarray(unit_rows(vectors) if self.similarity == "cosine" else vectors, "float32")
 
-    def search(self, queries: np.ndarray, top_k: int = 10) -> Found:
-        """Finds documents that are similar to queries, numpy float (a, m)."""
+    def search(self, queries: np.ndarray, top_k: int | None = None) -> Found:
+        """Finds documents that are similar to queries, numpy float (a, m). See `search` for `top_k`."""
         check_vectors(queries, "queries", self.similarity, np.empty((1, self.width)))
-        effort = self.effort or max(64, 4 * top_k)
-        numbers, scores = self._search(self._prepared(queries), check_top_k(top_k, self.size), effort)
+        top_k = check_top_k(top_k, self.size)
+        numbers, scores = self._search(self._prepared(queries), top_k, self.effort or max(64, 4 * top_k))
         scores = -np.sqrt(np.maximum(-scores, 0)) if self.similarity == "euclidean" else scores
         scores = np.where(numbers < 0, -np.inf, scores)
         order = np.lexsort((np.where(numbers < 0, self.size, self.order[numbers]), -scores), axis=1)

@@ -50,8 +50,11 @@ class BM25:
             list(texts), stopwords=self._stop_words, stemmer=self._stemmer, return_ids=False, show_progress=False
         )
 
-    def search(self, queries: Sequence[str], top_k: int = 10) -> Found:
-        """Finds the documents with words of the queries. Documents without any are not found."""
+    def search(self, queries: Sequence[str], top_k: int | None = None) -> Found:
+        """Finds the documents with words of the queries. Documents without any are not found.
+
+        See `search` for `top_k`.
+        """
         _check_list(queries, "queries")
         best = Best(len(queries), check_top_k(top_k, len(self.order)), self.order)
         for row, words in enumerate(self._words(queries)):

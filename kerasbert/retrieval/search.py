@@ -35,7 +35,7 @@ class Found(NamedTuple):
 def search(
     queries: Vectors,
     documents: Vectors,
-    top_k: int = 10,
+    top_k: int | None = None,
     similarity: str | Callable[[Vectors, Vectors], np.ndarray] = "cosine",
     ids: Sequence[str] | None = None,
     memory: int = 2**27,
@@ -47,7 +47,8 @@ def search(
 
     Args:
         queries, documents: vectors of an embedder: numpy (n, m); scipy CSR (n, m); or lists of arrays (tokens, m).
-        top_k: number of documents to find for each query, at most the number of documents.
+        top_k: number of documents to find for each query, at most the number of documents. Default: 10, or all
+            documents if there are fewer.
         similarity: "cosine", "dot", "euclidean" or "manhattan" (negative distances); for lists "max_sim" or
             "mean_max_sim"; or a function from a queries and b documents to scores (a, b), such as the `similarity` of
             an embedder.
@@ -168,8 +169,13 @@ def described(vectors: Vectors) -> str:
     return f"{kind} vectors of width {_width(vectors)}"
 
 
-def check_top_k(top_k: int, documents: int) -> int:
-    """Returns `top_k`, or raises a ValueError unless it is from 1 to the number of documents."""
+def check_top_k(top_k: int | None, documents: int) -> int:
+    """Returns `top_k`, or raises a ValueError unless it is from 1 to the number of documents.
+
+    None stands for 10, or for all documents if there are fewer.
+    """
+    if top_k is None:
+        return min(10, documents)
     if isinstance(top_k, bool) or not isinstance(top_k, (int, np.integer)) or not 1 <= top_k <= documents:
         raise ValueError(
             f"`top_k` must be from 1 to the number of documents, {documents}. Received: {top_k!r}. Lower it, or add "

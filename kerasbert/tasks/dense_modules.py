@@ -1,13 +1,13 @@
 """The modules of sentence-transformers after an encoder: layers of tokens, a pooling, and layers of vectors."""
 
 import dataclasses
-import warnings
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
+from ..core.caller import warn_caller
 from ..core.quantization import has_integers
 from ..data.text.json_files import shortened
 from .activations import activation_of, torch_path
@@ -167,7 +167,7 @@ def fill(model: Any, found: list[tuple[VectorLayer, Path, dict[str, np.ndarray]]
             fill_variables(layer.stored(), tensors, folder, allow_nan)
     elif layers:
         names = ", ".join(layer.name for layer in layers)
-        warnings.warn(f"The folder has no weights for {names}: new head; expected when fine-tuning.", stacklevel=5)
+        warn_caller(f"The folder has no weights for {names}: new head; expected when fine-tuning.")
 
 
 def with_weights(model: Any) -> list[keras.layers.Layer]:

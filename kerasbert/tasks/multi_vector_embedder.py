@@ -1,7 +1,6 @@
 """Late interaction: one vector per token, compared by MaxSim. Reads and writes sentence-transformers folders."""
 
 import dataclasses
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..core.caller import warn_caller
 from ..data.batches.bucketing import resized
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.prompts import Prompts
@@ -115,10 +115,7 @@ class MultiVectorEmbedder(Embedder):
                 )
         unknown = self.tokens.unknown_words(self.tokenizer)
         if unknown:
-            warnings.warn(
-                f"`skip_words` must be tokens of the vocabulary. Received: {unknown}, which have no effect.",
-                stacklevel=4,
-            )
+            warn_caller(f"`skip_words` must be tokens of the vocabulary. Received: {unknown}, which have no effect.")
 
     @property
     def embedding_dim(self) -> int:
@@ -334,9 +331,7 @@ class MultiVectorEmbedder(Embedder):
             for layer, (_, folder, tensors) in zip(layers, found, strict=True):
                 fill(layer.stored(), tensors, folder, allow_nan)
         elif layers:
-            warnings.warn(
-                "The folder has no weights for the projection: new head; expected when fine-tuning.", stacklevel=4
-            )
+            warn_caller("The folder has no weights for the projection: new head; expected when fine-tuning.")
 
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except those of the encoder."""

@@ -1,13 +1,13 @@
 """The modules of sentence-transformers' sparse encoders, and sparse matrices of scipy."""
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..core.caller import warn_caller
 from ..core.quantization import has_integers
 from ..data.tasks.answers import largest_weights
 from ..data.text.json_files import check_types, inside, read_json, shortened
@@ -170,7 +170,7 @@ def fill(model: Any, found: tuple[Path, dict[str, Any]] | None, allow_nan: bool)
     if model.query_weights is None:
         return
     if found is None:
-        warnings.warn("The folder has no weights of queries: they are 1, train before use.", stacklevel=5)
+        warn_caller("The folder has no weights of queries: they are 1, train before use.")
     elif "tokens" in found[1]:
         model.set_query_weights(found[1]["tokens"])
     else:

@@ -1,7 +1,6 @@
 """Base class of fine-tuning tasks, with Keras losses and metrics that ignore padding rows."""
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from ..checkpoints.arguments import Saved
+from ..core.caller import warn_caller
 from ..core.inputs import check_keys
 from ..data.columns import values_of
 from ..data.tasks.labels import names_of
@@ -117,9 +117,8 @@ class Task(Trainable):
         if isinstance(max_length, bool) or not isinstance(max_length, (int, np.integer)) or max_length < 1:
             raise ValueError(f"`max_length` must be a number of tokens, at least 1. Received: {max_length!r:.40}.")
         if shorten and limit and max_length > limit:
-            warnings.warn(
-                f"`max_length` is {max_length}, but the model has {limit} positions: texts are truncated to these.",
-                stacklevel=3,
+            warn_caller(
+                f"`max_length` is {max_length}, but the model has {limit} positions: texts are truncated to these."
             )
             return limit
         if limit and max_length > limit:

@@ -1,6 +1,5 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from ..backend.distribution import batch_shards, check_processes
 from ..backend.keras_adapter import is_validation, replica_scope
 from ..backend.layouts import check_layout
 from ..backend.lost_hosts import ending_together
+from ..core.caller import warn_caller
 from ..core.inputs import check_keys, checked_inputs
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
@@ -119,11 +119,10 @@ class Fitting(UserData, Programs):
                 continue
             rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
             if not any(rates):
-                warnings.warn(
+                warn_caller(
                     "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
                     f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, "
-                    "or set model.optimizer.learning_rate = 1e-5.",
-                    stacklevel=4,
+                    "or set model.optimizer.learning_rate = 1e-5."
                 )
 
     def fit(

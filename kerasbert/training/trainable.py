@@ -1,7 +1,6 @@
 """Base class of objectives and tasks: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
 
 import os
-import warnings
 from os import PathLike
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets, saves
 from ..checkpoints.with_heads import WithHeads
+from ..core.caller import warn_caller
 from ..core.inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
 from ..core.quantization import Quantizable, as_config, quantize_layers
 from ..core.summaries import known_shapes
@@ -61,11 +61,10 @@ class Trainable(WithHeads, Quantizable, Fitting):
 
     def _warn_of_left_padding(self):
         if self.backbone.learned_positions and not self.backbone.counts_real_tokens:
-            warnings.warn(
+            warn_caller(
                 f"Padding on the left moves the positions of {type(self.backbone).__name__}, so that the outputs for a "
                 "text depend on the other texts of its batch. Received: a tokenizer that pads on the left. Unless the "
-                'model was trained so, set model.tokenizer.padding_side = "right".',
-                stacklevel=3,
+                'model was trained so, set model.tokenizer.padding_side = "right".'
             )
 
     def build_now(self):

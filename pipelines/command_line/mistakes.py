@@ -59,6 +59,8 @@ def unknown_option(function: Callable, arguments: list[str]) -> str | None:
     for argument in arguments:
         name = argument.partition("=")[0][2:].replace("_", "-")
         if argument.startswith("--") and name and name not in known and name not in GENERAL:
+            if name == "set":
+                return "There is no option --set. It changes recipes; here, each setting is an option: --epochs 2."
             close = difflib.get_close_matches(name.lower(), full, n=1)
             return f"There is no option --{name}." + (f" Did you mean --{full[close[0]]}?" if close else "")
     return None

@@ -1,6 +1,7 @@
 """Reads examples for every kind of task: labeled texts, tagged words, questions, choices, and pairs of texts."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def read_examples(
     impossible: bool = True,
     format: Format = "auto",
     layouts: tuple[Layout, ...] = (),
+    say: Callable[[str], object] | None = None,
 ) -> Examples:
     """Reads the examples of a file or of a data set on the hub (`hf://name:configuration#split`).
 
@@ -53,8 +55,9 @@ def read_examples(
         impossible: whether to keep questions without an answer.
         format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
+        say: function that gets a line about the columns that are read, such as `print`.
     """
-    columns, reading = columns or Columns(), Reading(encoding, format, layouts)
+    columns, reading = columns or Columns(), Reading(encoding, format, layouts, say=say)
     if kind in ("classes", "labels", "score"):
         found = read_labeled(path, columns, reading, several=kind == "labels")
         _check_numbers(found.labels, path, kind)
@@ -243,6 +246,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
     columns = columns.among(rows[0])
     source = column(rows[0], SOURCES, columns.text, path, "sources")
     target = column(rows[0], TARGETS, columns.label, path, "targets")
+    reading.say_columns(path, [source], target, "target")
     x, y = [], []
     for number, row in enumerate(rows, start=1):
         x.append(joined(row, source, path, number))

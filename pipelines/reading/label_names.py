@@ -2,9 +2,12 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 
 from .examples import Examples
+
+MOST_LABELS = 12  # labels that are written with their counts
 
 
 def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
@@ -34,6 +37,22 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
     if kind == "tags":
         return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
     return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
+
+
+def counted_labels(names: Sequence[str], training: Examples) -> str:
+    """Writes labels, with the number of texts that have each of them: "no 12, yes 8". Tags are not counted.
+
+    Of more than MOST_LABELS labels, those with most texts are written.
+    """
+    if isinstance(training.x[0], list):
+        return ", ".join(names)
+    counts = Counter(name for label in training.y for name in _names(label))
+    shown = sorted(names, key=lambda name: -counts[name])[:MOST_LABELS] if len(names) > MOST_LABELS else names
+    text = ", ".join(f"{name} {counts[name]:,}" for name in shown)
+    rarest = min(names, key=lambda name: counts[name])
+    return (
+        text if shown is names else f"{text} and {len(names) - len(shown)} more, the rarest {rarest} {counts[rarest]:,}"
+    )
 
 
 def check_labels(known: list[str], examples: Examples, where: str) -> None:

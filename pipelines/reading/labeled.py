@@ -88,6 +88,7 @@ def read_labeled(
         number += 1
         if names is None:
             names = find_columns(asked, list(row), path)
+            reading.say_columns(path, filter(None, (names.text, names.pair)), names.label)
         where = f"{path} {place}"
         if _is_open(row, names.label, path):
             open_rows += 1
@@ -107,15 +108,20 @@ def read_labeled(
         raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labeled split.")
     if not texts:
         raise ValueError(f"Every row needs a text and a label. Received: {path}, where no row has both.")
+    _warn_of_skipped(path, open_rows, broken, number)
+    return Labeled(texts, _named_rows(labels) if lists else labels)
+
+
+def _warn_of_skipped(path: str | Path, open_rows: int, broken: list[str], number: int) -> None:
+    """Warns about rows without a label, and about rows that lack a cell, of `number` rows."""
     if open_rows:
-        warnings.warn(f"{open_rows} of {number} rows of {path} have no label and are skipped.", stacklevel=3)
+        warnings.warn(f"{open_rows} of {number} rows of {path} have no label and are skipped.", stacklevel=4)
     if broken:
         warnings.warn(
             f"{len(broken)} of {number} rows of {path} lack a text or a label and are skipped. The first is "
             f"{broken[0].removeprefix(f'{path} ')}.",
-            stacklevel=3,
+            stacklevel=4,
         )
-    return Labeled(texts, _named_rows(labels) if lists else labels)
 
 
 def _incomplete(path: str | Path, missing: list[str], number: int) -> str:

@@ -53,6 +53,11 @@ def read_minimal_pairs(
     files = [source]
     if not str(source).startswith("hf://") and Path(source).is_dir():
         files = sorted(file for file in Path(source).iterdir() if suffix_of(file) in (*TABLES, ".txt"))
+        if (Path(source) / "corpus.json").is_file():
+            raise ValueError(
+                f"A language model is evaluated on pairs of sentences. Received: {source}, a corpus. Use --corpus "
+                "instead of --data."
+            )
     pairs = [pair for file in files for pair in _pairs_of(file, reading, columns, named=len(files) > 1)]
     if not pairs:
         raise ValueError(f"Minimal pairs are read from {', '.join((*TABLES, '.txt'))}. Received: {source} without any.")

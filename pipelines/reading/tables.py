@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -78,12 +78,22 @@ class Reading:
         format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
         header: whether tables without a layout have a header.
+        say: function that gets a line about the columns that are read, such as `print`.
     """
 
     encoding: str = "utf-8"
     format: Format = "auto"
     layouts: tuple[Layout, ...] = ()
     header: bool = True
+    say: Callable[[str], object] | None = None
+
+    def say_columns(
+        self, path: str | Path, texts: Iterable[str], label: str | None = None, what: str = "label"
+    ) -> None:
+        """Says which columns of a table are read."""
+        if self.say is not None:
+            names = ", ".join(map(str, texts))
+            self.say(f"{path}: text in {names}" + ("" if label is None else f", {what} in {label}"))
 
     def lines(self, path: Path) -> Iterator[str]:
         """Reads the lines of a file, in the requested encoding if it is valid, or else in the layout's encoding."""

@@ -39,6 +39,7 @@ def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[lis
     columns = columns.among(rows[0])
     words = column(rows[0], WORD_NAMES, columns.text, path, "words")
     tags = column(rows[0], TAG_NAMES, columns.label, path, "tags")
+    reading.say_columns(path, [words], tags, "tags")
     x = [
         _items(row, words, path, number, "words", format in ("csv", "tsv")) for number, row in enumerate(rows, start=1)
     ]

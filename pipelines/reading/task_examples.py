@@ -1,5 +1,6 @@
 """Reads the examples of a task that is known by name."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from .examples import Examples, read_examples
@@ -14,10 +15,11 @@ def read_task(
     format: Format = "auto",
     limit: int | None = None,
     training: bool = False,
+    say: Callable[[str], object] | None = None,
 ) -> Examples:
-    """Reads the examples of a task. The prefix of a text-to-text task is added to the texts."""
+    """Reads the examples of a task. The prefix of a text-to-text task is added to the texts. See `read_examples`."""
     keep = spec.impossible or not training
-    examples = read_examples(spec.kind, path, spec.columns, encoding, keep, format, spec.layouts)
+    examples = read_examples(spec.kind, path, spec.columns, encoding, keep, format, spec.layouts, say)
     if spec.prefix:
         examples = replace(examples, x=[spec.prefix + text for text in examples.x])
     return examples if limit is None else first_of(examples, limit)

@@ -1,7 +1,6 @@
 """Reads the examples of embedders and rerankers: rows of texts, with a label or without one."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +43,6 @@ def read_text_columns(
     texts: tuple[str, ...] = (),
     reading: Reading | None = None,
     limit: int | None = None,
-    say: Callable[[str], object] | None = None,
 ) -> Examples:
     """Reads rows of texts: pairs, triplets, a text with its class, or a query with a list of documents.
 
@@ -57,7 +55,6 @@ def read_text_columns(
         texts: the names of the columns of texts. A name may occur twice, as SimCSE needs it.
         reading: encoding and format.
         limit: use at most so many rows.
-        say: function that gets a line about which columns are read, such as `print`.
 
     Returns: examples whose x are tuples of texts, or (query, [documents]), and whose y are numbers, lists of numbers,
         names, or all None.
@@ -76,8 +73,7 @@ def read_text_columns(
         y.append(None if label is None else _label(row, label, path, number))
     if label is not None and not all(isinstance(one, (float, list)) for one in y):
         y = [one if isinstance(one, list) else _name(one) for one in y]
-    if say is not None:
-        say(f"{path}: texts {', '.join(names)}" + ("" if label is None else f"; labels {label}"))
+    reading.say_columns(path, names, label)
     return Examples(_checked_lists(x, names, path), y)
 
 

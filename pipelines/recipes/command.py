@@ -27,6 +27,7 @@ def recipes(family: str = "", json: bool = False) -> None:
         print(json_format.dumps(rows, indent=2))
         return
     width = max(len(row["name"]) for row in rows)
+    print(f"{'recipe':{width}}  tokens  what it trains")
     for row in rows:
         print(f"{row['name']:{width}}  {shown(row['tokens']):>6}  {row['summary']}")
 

@@ -19,7 +19,7 @@ from .losses import KINDS, shown
 from .model_card import Measured
 from .outputs import counted, write_answers
 from .reports import BestWeights, EpochProgress, HeldOut, plan_reports
-from .task_models import batches_of, new_model, score
+from .task_models import batches_of, cut_texts, new_model, score
 from .task_options import Generation, Optimizer, Start, Training
 from .text_to_text import Wording
 from .trackers import Tracker, tracked
@@ -111,6 +111,8 @@ class FineTuning:
         updates, accumulation = len(batches), training.accumulation
         batches, interval = batches.accumulated(accumulation), interval * accumulation
         self._compile(model, updates, first)
+        if first and (cut := cut_texts(model, data.kind, data.training, data.wording)):
+            print(cut)
         if updates < FEW_UPDATES and first:
             print(
                 f"Only {counted(updates, 'update')}. If scores are low, use more --epochs or a higher --learning-rate."
@@ -174,7 +176,7 @@ class FineTuning:
         if training.chooses:
             patience = training.patience
             reports = None if patience is None else patience * len(validated) // training.epochs
-            callbacks.append(BestWeights(reports))
+            callbacks.append(BestWeights(reports, reports_per_epoch))
         return callbacks
 
     def logs_of(self, seed: int) -> Path:

@@ -139,16 +139,28 @@ class BestWeights(keras.callbacks.EarlyStopping):
 
     Args:
         patience: stop training after this many consecutive validations without improvement. Default: never.
+        reports_per_epoch: number of reports in an epoch, for the message at the end.
     """
 
-    def __init__(self, patience: int | None = None):
+    def __init__(self, patience: int | None = None, reports_per_epoch: int = 1):
         super().__init__(
             "val_loss", mode="min", patience=10**9 if patience is None else patience, restore_best_weights=True
         )
+        self.reports_per_epoch = reports_per_epoch
 
     def on_epoch_end(self, epoch, logs=None):
         if self.monitor in (logs or {}):  # not every report has a validation
             super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs=None):
+        super().on_train_end(logs)
+        if self.best_weights is not None:
+            best, last = (
+                f"{(report + 1) / self.reports_per_epoch:.4g}" for report in (self.best_epoch, self.stopped_epoch)
+            )
+            stopped = f"stopped after epoch {last} (--patience); " if self.stopped_epoch else ""
+            lowest = f"{float(self.best):.4g}"
+            print(f"{stopped}the weights of epoch {best} are kept, whose validation loss is the lowest: {lowest}")
 
 
 class EpochProgress(Progress):

@@ -5,16 +5,23 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.data.batches.bucketing import row_lengths
+from kerasbert.data.tasks.choices import encode_choices
+from kerasbert.data.tasks.examples import encode_texts
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.retrieval import Loss
 from kerasbert.retrieval.evaluation import is_embedder
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from ..reading.examples import Examples
-from .losses import KINDS, labels_of, model_class
+from .losses import EMBEDDERS, KINDS, labels_of, model_class
+from .reports import spread
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
 from .text_scores import text_pair_scores
 from .text_to_text import Wording
+
+MEASURED = 1_000  # examples whose tokens are counted
+UNLIMITED = 2**30  # tokens
 
 
 def new_model(
@@ -78,6 +85,37 @@ def batches_of(
     else:
         targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
+
+
+def cut_texts(model, kind: str, examples: Examples, wording: Wording | None = None) -> str | None:
+    """Returns a sentence about the examples with more tokens than the model reads, or None if there are none.
+
+    It counts the tokens of at most MEASURED examples, evenly spaced. Questions and tagged sentences are never cut.
+    """
+    if kind in ("questions", "tags"):
+        return None
+    sample = spread(examples, MEASURED)
+    sample = wording(sample) if wording else sample
+    tokenizer, limit = model.require_tokenizer(), getattr(model, "max_length", None) or model.tokenizer.max_length
+    if kind == "choices":
+        too_long = row_lengths(encode_choices(tokenizer, list(sample.x), UNLIMITED)) > limit
+    else:
+        rows = [_rows_of(x, kind) for x in sample.x]
+        lengths = iter(row_lengths(encode_texts(tokenizer, [row for found in rows for row in found], UNLIMITED)))
+        too_long = [max(next(lengths) for _ in found) > limit for found in rows]
+    cut = int(np.sum(too_long))
+    if not cut:
+        return None
+    what = "example is" if cut == 1 else "examples are"
+    of = f"of {len(sample.x):,}" + (" that were looked at" if len(sample.x) < len(examples) else "")
+    return f"{cut:,} {of} {what} longer than {limit} tokens and are cut (--max-length)"
+
+
+def _rows_of(x, kind: str) -> list:
+    """The texts, and pairs of texts, that a model encodes as one row each."""
+    if kind == "rerank":
+        return [(x[0], text) for one in x[1:] for text in ([one] if isinstance(one, str) else one)]
+    return list(x) if kind in EMBEDDERS and not isinstance(x, str) else [x]
 
 
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:

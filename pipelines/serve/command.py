@@ -13,6 +13,7 @@ The page also has endpoints for programs, which the link "Use via API" at its fo
 from ..command_line.command import Command
 from .api.limits import Limits
 from .api.options import Server
+from .ports import listen
 
 
 def serve(
@@ -63,6 +64,7 @@ def serve_page(models: tuple[str, ...], host: str, port: int, title: str, hosts:
     from .demo import Demo
     from .page import build_page, launch  # imports Gradio, which takes seconds
 
+    listen(host, port).close()  # an error now, rather than after the models are loaded
     keep_programs()
     demo = Demo.load(models)
     page = build_page(demo, title)

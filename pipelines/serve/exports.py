@@ -25,7 +25,10 @@ def find_export(model: str) -> Path:
         return folder
     path = export_path(folder)
     if not path.is_dir():
-        print(f"{model}: exporting the model for ONNX Runtime. The export is kept in {path}", file=sys.stderr)
+        print(
+            f"{model}: exporting the model for ONNX Runtime, which may take a minute. The export is kept in {path}",
+            file=sys.stderr,
+        )
         _export(folder)
     return path
 

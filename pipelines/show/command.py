@@ -164,17 +164,17 @@ def masks(words: tuple[str, ...] = mask_pictures.WORDS, window: int = 2, output:
 
 
 def curves(runs: tuple[Path, ...], output: tuple[Path, ...] = (Path("curves.png"),)) -> None:
-    """Draws the curves of pretraining runs: losses, accuracies and learning rates.
+    """Draws the curves of trainings: losses, scores and learning rates.
 
     If the log contains it, the loss of a unigram model, which uses only token frequencies, is a dotted line.
 
     Args:
-        runs: folders of runs of `pretrain`, at most seven.
+        runs: folders of runs of `pretrain` or of fine-tuned models, which have a run for each seed; at most seven runs.
         output: image files, .png, .svg or .pdf.
     """
     kinds = (".png", ".svg", ".pdf")
     check_pictures(output, kinds)
-    figure = curve_pictures.curves_figure(list(runs))
+    figure = curve_pictures.curves_figure(curve_pictures.logged_runs(list(runs)))
     write_pictures(output, {kind: lambda: figure for kind in kinds})
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from pathlib import Path
 
+from kerasbert.data.text.files import similar_folder
 from kerasbert.training import read_log
 
 from .files import new_figure
@@ -78,6 +79,17 @@ def _log(perplexity: float | None) -> float | None:
 def _agree(first: list, second: list) -> bool:
     """Whether two curves are the same up to rounding."""
     return all(None not in pair and math.isclose(*pair, rel_tol=1e-3) for pair in zip(first, second, strict=True))
+
+
+def logged_runs(folders: list[Path]) -> list[Path]:
+    """Returns the folders with a log: for a fine-tuned model, one for each of its seeds."""
+    found = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"There is no folder {folder}{similar_folder(folder)}")
+        seeds = sorted(file.parent for file in folder.glob("logs/*/log.jsonl"))
+        found += seeds if seeds and not (folder / "log.jsonl").exists() else [folder]
+    return found
 
 
 def run_names(runs: list[Path]) -> list[str]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.studies.tiny_recipes.bars import hidden_targets
 from benchmarks.studies.tiny_recipes.measures import (
     Counted,
     answers,
@@ -44,6 +45,25 @@ class Counts:
         return (
             np.broadcast_to(self.table, (*slots.shape, len(self.table))) if self.table.ndim == 1 else self.table[slots]
         )
+
+
+# === Bars ===
+
+
+def test_copies_know_the_shown_tokens():
+    """A target is hidden if it occurs more often than among the inputs; -1 is no token."""
+    shown, targets = np.array([[7, 8, -1], [5, 5, 6]]), np.array([[7, 7, 9, -1], [6, 5, 5, 5]])
+    found = hidden_targets(shown, targets)[targets >= 0]
+    assert found.tolist() == [False, True, True, False, False, False, True]
+
+
+def test_a_model_that_restores_a_text_is_compared_with_copies(corpus):
+    recipe = find_recipe("bart.tiny").with_settings(
+        ["phases.0.batch_size=4", "phases.0.length=32", "data.noise.permute_sentences=False"]
+    )
+    size = corpus.tokenizer_info["vocabulary_size"]
+    found = compare(recipe, Counts(np.full(size, -np.log(size))), {"": corpus}, {"": corpus})["measures"][0]
+    assert found["bar"] == "copies" and 0 < found["bars"]["copies"] < found["bars"]["unigrams"] < found["value"]
 
 
 # === Text ===

@@ -94,6 +94,8 @@ def test_batches_are_checked_where_they_enter(classifier):
         np.testing.assert_array_equal(value, keras.ops.convert_to_numpy(variable))
     with pytest.raises(ValueError, match="'input_ids'. Use `token_ids`"):
         classifier.predict({"input_ids": IDS}, verbose=0)
+    with pytest.raises(ValueError, match="`token_ids` for input_ids, `padding_mask` for attention_mask; help"):
+        classifier.predict({"input_ids": IDS, "attention_mask": IDS}, verbose=0)
 
 
 def test_masks_of_both_kinds_are_one(bert):

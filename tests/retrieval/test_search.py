@@ -133,6 +133,13 @@ def test_bm25():
 
 
 @pytest.mark.one_backend
+def test_ten_documents_are_found_or_all_of_fewer():
+    assert search(Q, D).numbers.shape == (len(Q), 10)
+    assert search(Q, D[:3]).numbers.shape == (len(Q), 3)
+    assert BM25(["a cat", "a dog"]).search(["cat"]).numbers.shape == (1, 2)
+
+
+@pytest.mark.one_backend
 def test_bad_input(monkeypatch):
     with pytest.raises(ValueError, match="dense vectors of width 5 and dense vectors of width 6. Compute both"):
         search(Q[:, :5], D)

@@ -5,6 +5,8 @@ Losses are in nats, one for each target. A bar is measured on the same held-out 
 - unigrams: how frequent a token is in the training text, of the same language where there are several;
 - bigrams: which token came before (interpolated modified Kneser-Ney), for models that read it;
 - bags: which tokens are shown, without their order, for models that put them in order;
+- copies: the shown tokens without loss, in their places, and the others by their frequency, for models that restore a
+  text most of which they are shown;
 - for replaced tokens, what the generator likes to write, and how well a token fits its two neighbors;
 - for labels, the most frequent one (accuracy) and the entropy of their shares (loss).
 
@@ -63,6 +65,22 @@ def bag_losses(shown: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.n
         for gone, taken in ((0, 0), (before, same))
     )
     return whole, rest
+
+
+def hidden_targets(shown: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Which targets are not among the shown tokens of their row: bool (b, t).
+
+    Each shown token stands for one target; of equal targets, the first ones are shown.
+
+    shown 7 8, targets 7 7 9 -> False True True
+
+    Args:
+        shown: ints (b, s), -1 where nothing is shown.
+        targets: ints (b, t), -1 where there is none.
+    """
+    earlier = np.tri(targets.shape[1], k=-1, dtype=bool)
+    before = ((targets[:, :, None] == targets[:, None, :]) & earlier).sum(axis=2)
+    return before >= (shown[:, None, :] == targets[:, :, None]).sum(axis=2)
 
 
 def frequency_pair_losses(

@@ -1,8 +1,9 @@
 """What `run.py` measures: the predictions of a model on some text, and those of its bars on the same targets.
 
 Tokens count as targets only if the model was not shown them: neither kept tokens, nor sentinels, nor the special tokens
-around a text. Every text (of several languages, or tasks) is read alone, so that its bars are counted on the training
-text of the same name; the targets of all texts are pooled. Replaced tokens are scored at all tokens that are text.
+around a text. Of models that restore a whole text, all tokens count, and one bar copies those that are shown. Every
+text (of several languages, or tasks) is read alone, so that its bars are counted on the training text of the same name;
+the targets of all texts are pooled. Replaced tokens are scored at all tokens that are text.
 """
 
 import functools
@@ -22,6 +23,7 @@ from benchmarks.studies.tiny_recipes.bars import (
     entropy,
     frequency_pair_losses,
     frequency_scores,
+    hidden_targets,
     majority,
     mean,
     unigram_losses,
@@ -37,7 +39,7 @@ SENTINELS = "<extra_id_"
 STEPS = 40  # batches of a measurement, of all texts together
 BLOCKS = 24  # into which a held-out text is cut if it has fewer documents than LEAST_DOCUMENTS
 LEAST_DOCUMENTS = 20
-BARS = ("unigrams", "bigrams", "bag", "rest of the bag", "frequencies")
+BARS = ("unigrams", "bigrams", "bag", "rest of the bag", "copies", "frequencies")
 LABELS = "labels: "  # begins the kinds of predictions that are labels
 Columns = dict[str, np.ndarray]  # of the same length, one entry a prediction
 Statistic = Callable[[np.ndarray], float]
@@ -175,7 +177,8 @@ def tokens(batches: Batches, x: dict, y, weights, outputs, skipped: np.ndarray) 
         known = np.full(targets.shape, -1) if contexts is None else contexts
         whole, rest = bags(batches, x, targets, used)
         columns = {"loss": cross_entropies(logits[used], targets[used]), "target": targets[used], "row": row}
-        parts.append({**columns, "context": known[used], "backward": np.full(len(row), len(parts)), **whole, **rest})
+        columns |= {"context": known[used], "backward": np.full(len(row), len(parts)), **whole, **rest}
+        parts.append(columns | copies(batches, x, targets, used))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -210,6 +213,14 @@ def bags(batches: Batches, x: dict, targets: np.ndarray, used: np.ndarray) -> tu
     inside = np.arange(x["token_ids"].shape[1]) < x["lengths"][:, None] - 1  # without the end token
     whole, rest = bag_losses(np.where(inside, x["token_ids"], -1), np.where(used, targets, -1))
     return {"bag": whole}, {"rest of the bag": rest}
+
+
+def copies(batches: Batches, x: dict, targets: np.ndarray, used: np.ndarray) -> Columns:
+    """Which targets of a model that restores a whole text, most of which it is shown, are not among its inputs."""
+    if getattr(batches, "objective", None) != "text_infilling":
+        return {}
+    inside = np.arange(x["token_ids"].shape[1]) < x["lengths"][:, None]
+    return {"hidden": hidden_targets(np.where(inside, x["token_ids"], -1), np.where(used, targets, -1))[used]}
 
 
 def sentence_pairs(y: dict, weights: dict, outputs: dict) -> Columns:
@@ -349,6 +360,8 @@ def add_bars(tables: dict[str, Columns], count: Counted, generated) -> None:
     if "tokens" in tables:
         rows = tables["tokens"]
         rows["unigrams"] = unigram_losses(rows["target"], count.counts)
+        if "hidden" in rows:
+            rows["copies"] = np.where(rows["hidden"], rows["unigrams"], 0.0)
         if (rows["context"] >= 0).any():
             rows["bigrams"] = np.empty(len(rows["target"]))
             for model, way in (("after", 0), ("before", 1)):

@@ -1,6 +1,7 @@
 """Writes files atomically: under a temporary name, and renamed once the file is complete and on disk."""
 
 import contextlib
+import difflib
 import glob
 import hashlib
 import io
@@ -104,3 +105,14 @@ def flush_folder(folder: Path) -> None:
         pass
     finally:
         os.close(descriptor)
+
+
+def similar_folder(path: str | os.PathLike) -> str:
+    """Returns the end of a message about a folder that does not exist: the folder beside it with the closest name."""
+    path = Path(path)
+    try:
+        names = [other.name for other in path.parent.iterdir() if other.is_dir()]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f". Did you mean {path.parent / close[0]}?" if close else ""

@@ -26,6 +26,7 @@ from kerasbert.runtime import Threads, open_export
 from kerasbert.runtime.programs import number_of_cores
 
 from ..exports import find_export
+from ..ports import listen
 from ..request_limits import own_names
 from .app import create_app
 from .connections import Connection
@@ -100,8 +101,7 @@ def serve(models: Sequence[str], host: str, port: int, hosts: Sequence[str], lim
     settings |= dict(limits=dataclasses.asdict(limits), workers=server.workers)
     settings["token_file"] = server.token_file and str(server.token_file.resolve())
     os.environ[SETTINGS] = json.dumps(settings)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=2_048) as listening:
+    with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         address = f"{', '.join(exports)}: http://{shown}:{listening.getsockname()[1]} (Ctrl-C ends the server)"
         if server.workers == 1:

@@ -133,6 +133,7 @@ def test_options_are_parsed(ended):
         ("--no_tydi", "There is no option --no-tydi. Did you mean --no-tidy?"),
         ("--sizes=4", "There is no option --sizes. Did you mean --size?"),
         ("--elephant", "There is no option --elephant."),
+        ("--set", "There is no option --set. It changes recipes; here, each setting is an option: --epochs 2."),
     ],
 )
 def test_a_typing_error_suggests_the_right_option(ended, typed, message):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,8 +95,8 @@ def test_the_user_chooses_when_to_validate(every, expected):
     assert [interval * report for report in validated] == expected
 
 
-def test_reports_without_a_validation_do_not_stop_a_run():
-    callback = BestWeights(patience=2)
+def test_reports_without_a_validation_do_not_stop_a_run(capsys):
+    callback = BestWeights(patience=2, reports_per_epoch=2)
     callback.set_model(SimpleNamespace(stop_training=False, get_weights=lambda: [], set_weights=lambda weights: None))
     callback.on_train_begin()
     for epoch, loss in enumerate([1.0, None, None, None, 2.0, None]):
@@ -103,6 +104,11 @@ def test_reports_without_a_validation_do_not_stop_a_run():
         assert not callback.model.stop_training
     callback.on_epoch_end(6, {"val_loss": 2.0})
     assert callback.model.stop_training and callback.best == 1.0
+    callback.on_train_end()
+    assert capsys.readouterr().out == (
+        "stopped after epoch 3.5 (--patience); the weights of epoch 0.5 are kept, whose validation loss is the lowest: "
+        "1\n"
+    )
 
 
 def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run, labeled_file, tmp_path, capsys):
@@ -115,7 +121,10 @@ def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run,
         optimizer=Optimizer(learning_rate=0.01),
     )
     metrics = finetune(str(finished_run[0] / "model"), str(data), tmp_path / "m", str(data), **options)
-    assert metrics["epochs"] == 1 and "epoch 1 of 1  step " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert metrics["epochs"] == 1 and "epoch 1 of 1  step " in shown
+    assert re.search(r"a\.jsonl: text in sentence, label in label\n\d+ examples, labels \w+ \d+, \w+ \d+", shown)
+    assert re.search(r"the weights of epoch [\d.]+ are kept, whose validation loss is the lowest: [\d.]+\n", shown)
     with open(tmp_path / "m" / "logs" / "seed_0" / "log.csv", newline="") as file:
         log = list(csv.DictReader(file))
     assert len(log) > 5 and {"loss", "val_loss", "val_accuracy", "val_macro_f1", "val_matthews"} < set(log[0])

@@ -102,7 +102,11 @@ def test_curves(run, tmp_path):
         (tmp_path / name / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
     code, printed = run("curves", "one", "two")
     assert code is None and printed == "wrote curves.png\n" and (tmp_path / "curves.png").exists()
-    code, _ = run("curves", "one", "--output", "a.gif")
+    (tmp_path / "tuned" / "logs").mkdir(parents=True)
+    (tmp_path / "one").rename(tmp_path / "tuned" / "logs" / "seed_0")
+    code, printed = run("curves", "tuned", "two", "--output", "tuned.png")
+    assert code is None and printed == "wrote tuned.png\n"
+    code, _ = run("curves", "two", "--output", "a.gif")
     assert code == "`--output` must end with .png or .svg or .pdf. Received: a.gif."
 
 
@@ -121,7 +125,7 @@ def test_predictions_and_neighbors(run, model, tmp_path):
         (["corruption", "t5.base", "A text.", "--pieces", "-1"], "`pieces` must be at least 0.*-1"),
         (["corruption", "t5.base", "--output", "a.png"], "`--output` must end with .html. Received: a.png"),
         (["corruption", "t5.base", "--output", "no/a.html"], "`--output` must be in a folder that"),
-        (["curves", "nowhere"], "A run must have a log of at least one report. Received: nowhere"),
+        (["curves", "nowhere"], "There is no folder nowhere$"),
     ],
 )
 def test_errors_are_one_line(run, arguments, message):
