@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from ..recipes.tree import flat
+
 UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MEMORY = {
     "weights": "weights",
@@ -145,7 +147,8 @@ def _run(run: dict) -> list[str]:
     }
     others = ("held_out", "evaluation", "teacher", "init_from")
     facts |= {name.replace("_", " "): run[name] for name in others if name in run}
-    return [*_section("Run"), *_pairs(facts)]
+    settings = {name: "''" if value == "" else value for name, value in flat(run["recipe"]).items() if name != "name"}
+    return [*_section("Run"), *_pairs(facts), *_section("Settings, for --set NAME=VALUE"), *_pairs(settings)]
 
 
 def _uses(uses: dict) -> list[str]:

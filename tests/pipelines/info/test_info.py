@@ -1,6 +1,7 @@
 """`info`: weights, operations and memory against arithmetic and real models, and what it says of files."""
 
 import json
+import re
 
 import pytest
 
@@ -85,6 +86,8 @@ def test_a_recipe(capsys):
     assert run["operations"] > 6 * 85_054_464 * run["tokens"] * 0.9
     printed = capsys.readouterr().out
     assert "42.6 Gtokens" in printed or "42.6 G" in printed
+    settings = dict(re.findall(r"^  (\S+) +(\S+)$", printed.partition("--set NAME=VALUE")[2], flags=re.MULTILINE))
+    assert (settings["optimizer.schedule.warmup"], settings["phases.1.length"]) == ("10000", "512")
     changed = info("bert.tiny", set=("steps=10", "batch_size=4", "warmup=1"), dtypes=FLOAT32)
     assert changed["run"]["tokens"] == 10 * 4 * 64
 
