@@ -10,7 +10,7 @@ from ..checkpoints.arguments import Saved
 from ..data.columns import table_names
 from ..data.tasks.answers import classified
 from ..data.tasks.examples import encode_texts
-from ..data.tasks.labels import names_of
+from ..data.tasks.labels import names_of, naming_advice
 from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
@@ -184,6 +184,7 @@ class TextClassifier(Task):
             wrong = y.max() if y.max() >= len(self.labels) else y.min()
             raise ValueError(
                 f"Targets must be indices from 0 to {len(self.labels) - 1}, for {self.labels}. Received: {wrong}."
+                f"{naming_advice(self.labels)}"
             )
         if self.problem != "classes" and not np.isfinite(y).all():
             raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")

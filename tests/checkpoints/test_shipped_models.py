@@ -45,7 +45,7 @@ def test_a_name_is_looked_up_in_both_places(folders):
     assert classifier.backbone.config.vocabulary_size == 12
 
 
-@pytest.mark.parametrize("name", ["modernbert_mini_en", "modernbert_mini_en_rtd", "gpt2_mini_en"])
+@pytest.mark.parametrize("name", ["modernbert_mini_en_embedder", "modernbert_mini_en", "gpt2_mini_en"])
 def test_a_clone_has_other_models(folders, name):
     model(11).save_to_preset(folders[1] / name)
     assert kerasbert.load(name).config.vocabulary_size == 11
@@ -67,7 +67,7 @@ def test_only_bare_names_of_shipped_models_are_looked_up(folders, path):
 
 def test_an_unknown_name_lists_what_there_is(folders):
     expected = rf"no model 'bert_mini_eng'. Did you mean {NAME}\? .* comes with kerasbert \(%s\)"
-    with pytest.raises(FileNotFoundError, match=expected % f"{NAME}, missing here"):
+    with pytest.raises(FileNotFoundError, match=expected % f"{', '.join(found_in.SHIPPED)}, missing here"):
         kerasbert.load("bert_mini_eng")
     model(11).save_to_preset(folders[1] / NAME)
     with pytest.raises(FileNotFoundError, match=expected % NAME):
@@ -76,7 +76,7 @@ def test_an_unknown_name_lists_what_there_is(folders):
 
 def test_the_wheel_carries_the_models_that_are_found_by_name():
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/*" for name in found_in.SHIPPED]
+    assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/**/*" for name in found_in.SHIPPED]
 
 
 @pytest.mark.parametrize("read", [Tokenizer.load, Tokenizer.from_preset])

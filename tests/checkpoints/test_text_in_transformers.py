@@ -139,7 +139,7 @@ def test_a_task_with_a_shorter_limit_says_so(tokenizers, tmp_path):
     assert tokenizers["bert"].max_length is None
 
 
-@pytest.mark.parametrize("name", ["bert_mini_en", "gpt2_mini_en", "modernbert_mini_en", "modernbert_mini_en_rtd"])
+@pytest.mark.parametrize("name", ["bert_mini_en", "gpt2_mini_en", "modernbert_mini_en", "modernbert_mini_en_embedder"])
 def test_shipped_models_are_as_they_would_be_saved(name, repository, tmp_path):
     folder = repository / "saved_models" / name
     config = json.loads((folder / "config.json").read_text())

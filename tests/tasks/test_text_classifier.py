@@ -104,6 +104,10 @@ def test_labels_in_every_form(tokenizer):
     for wrong in (1.7, float("nan"), None, "no", [1]):
         with pytest.raises(ValueError, match="in .*, or be their indices. Received: .*, as label 1"):
             model.encode_labels(["x", wrong])
+    unnamed = TextClassifier(backbone(tokenizer), labels=2, tokenizer=tokenizer)
+    for labels in (["no", "yes"], [0, 1, 2]):
+        with pytest.raises(ValueError, match=r"Name the labels, .* from_preset\(path, labels="):
+            unnamed.fit(["a"] * len(labels), labels, verbose=0)
     several = TextClassifier(backbone(tokenizer), labels=["x", "yes"], problem="labels", tokenizer=tokenizer)
     assert several.encode_labels([["yes"], [], ["x", 1], "yes"]).tolist() == [[0, 1], [0, 0], [1, 1], [0, 1]]
     assert several.encode_labels([[1, 0], [0, 0], (1, 1)]).tolist() == [[1, 0], [0, 0], [1, 1]]

@@ -130,7 +130,15 @@ def _advice(label: Any, names: Sequence) -> str:
     label = _plain(label)
     if _kind(label) == "number" and label == int(label) and str(int(label)) in names:
         return f" The name {str(int(label))!r} is a str: use str, or give `labels` as numbers."
-    return ""
+    return naming_advice(names)
+
+
+def naming_advice(names: Sequence) -> str:
+    """Returns how to name labels, for the end of a message, or nothing if they have other names than the default."""
+    is_default = all(name == f"LABEL_{place}" for place, name in enumerate(names))
+    return (
+        ' Name the labels, or give their number, with from_preset(path, labels=["a", "b", "c"]).' if is_default else ""
+    )
 
 
 def _plain(name: Any) -> Any:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # An installed package has them in kerasbert/saved_models, a clone of the repository in saved_models, next to kerasbert,
-# with three more models.
-SHIPPED = ("bert_mini_en",)
-ONLY_IN_CLONES = ("modernbert_mini_en", "modernbert_mini_en_rtd", "gpt2_mini_en")
+# with two more models.
+SHIPPED = ("bert_mini_en", "modernbert_mini_en_embedder")
+ONLY_IN_CLONES = ("modernbert_mini_en", "gpt2_mini_en")
 _PACKAGE = Path(__file__).parent.parent.parent
 SHIPPED_FOLDERS = (_PACKAGE / "saved_models", _PACKAGE.parent / "saved_models")
 
