@@ -1,6 +1,5 @@
 """Opens the port that a server listens on."""
 
-import os
 import socket
 
 
@@ -11,13 +10,14 @@ def listen(host: str, port: int) -> socket.socket:
         host: address to listen on.
         port: 0 for any that is free.
 
-    Raises: ValueError if another program uses the port, or if it cannot be opened for another reason.
+    Raises: ValueError if another program uses the port or if it cannot be opened.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as error:
+        reason = str(error.strerror or error).partition(" (while")[0]
         raise ValueError(
-            f"The server needs a free port. Received: port {port} of {host}: {os.strerror(error.errno)}. Use another "
-            "--port, or --port 0 for any that is free."
+            f"The server needs a free port. Received: port {port} of {host}: {reason}. Use another --port, --port 0 "
+            "for any that is free, or another --host."
         ) from None

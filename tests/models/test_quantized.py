@@ -54,6 +54,7 @@ def outputs_of(model, head):
     return np.concatenate([to_numpy(value).ravel() for value in keras.tree.flatten(outputs)])
 
 
+@pytest.mark.filterwarnings("ignore:.*keep their precision")  # of models that are mostly tables
 @pytest.mark.parametrize("name, head", CASES)
 def test_int8_of_every_family_and_head(name, head, tmp_path):
     keras.utils.set_random_seed(0)

@@ -15,3 +15,8 @@ def test_a_port_in_use_is_an_error_that_names_the_fix():
         ):
             listen("127.0.0.1", port)
     listen("127.0.0.1", port).close()
+
+
+def test_a_host_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match="Received: port 0 of no host: .*or another --host"):
+        listen("no host", 0)
