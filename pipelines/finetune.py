@@ -27,7 +27,7 @@ from .runs.finetuning import FineTuning, TaskData, flat, summary
 from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
 from .runs.model_card import write_card
 from .runs.outputs import check_outputs, counted, score_table, write_json
-from .runs.reports import MOST_ROWS, spread, validation_rows
+from .runs.reports import MOST_ROWS, few_enough, validation_rows
 from .runs.task_options import Files, Generation, Optimizer, Start, Training
 from .runs.text_scores import check_evaluable
 from .runs.text_to_text import Wording
@@ -167,9 +167,9 @@ def read_data(
     shown, validation = split_tenth(training) if options.chooses else (training, first)
     rows = validation_rows(len(shown) * options.epochs, options.epochs, options.chooses)
     rows = MOST_ROWS if options.validate_every else rows
-    if validation and len(validation) > 2 * rows:
-        print(f"validation during training on {rows:,} of {counted(len(validation), 'example')}, evenly spaced")
-        validation = spread(validation, rows)
+    if validation and (few := few_enough(validation, rows)) is not validation:
+        print(f"validation during training on {len(few):,} of {len(validation):,} examples, evenly spaced")
+        validation = few
     kind = "sequences" if wording else spec.kind
     return TaskData(kind, labels, shown, validation, testing, len(training), wording)
 

@@ -111,11 +111,14 @@ def _questions(path, columns: Columns, reading: Reading) -> tuple[list, list, li
     for number, row in enumerate(read_rows(path, replace(reading, header=not columns.are_numbers)), start=1):
         names = columns.among(row)
         name = column(row, ("question",), names.text, path, "questions", number)
-        question = text_of(row, name, path, number, "a question")
+        question, asked = text_of(row, name, path, number, "a question"), [name]
         name = column(row, ("context", "passage"), names.pair, path, "contexts", number)
         context = text_of(row, name, path, number, "a context")
+        asked.append(name)
         name = column(row, ("answers", "answer"), names.label, path, "answers", number)
         answers = _answers(row, name, path, number)
+        if number == 1:
+            reading.say_columns(path, asked, name, "answers")
         entry = {"id": str(row.get("id", number - 1)), "question": question, "answers": answers}
         if _is_impossible(row):
             entry["is_impossible"] = True

@@ -116,6 +116,11 @@ def spread(examples: Examples, most: int) -> Examples:
     return Examples([examples.x[i] for i in places], [examples.y[i] for i in places], dataset)
 
 
+def few_enough(examples: Examples, rows: int) -> Examples:
+    """Selects `rows` examples to validate on, or all if there are at most twice as many."""
+    return examples if len(examples) <= 2 * rows else spread(examples, rows)
+
+
 class HeldOut(keras.callbacks.Callback):
     """Adds the scores of held-out examples to reports, as `val_NAME`.
 

@@ -67,8 +67,8 @@ class Training(Options):
         seeds: seeds. One model is trained for each of them. The model of the first seed is saved.
         limit: use at most this many training and held-out examples each.
         validate_every: number of updates between validations. Each reads at most 1000 examples, and the number is
-            rounded to a part of an epoch. Default: validation takes a tenth of the time, and is done at least once per
-            epoch.
+            rounded to a part of an epoch. Default: validation takes a tenth of the time, at most a fifth, and is done
+            at least once per epoch.
         patience: stop training when the validation loss has not fallen for this many epochs. The weights with the
             lowest loss are restored. A tenth of the training examples is then used for validation only.
         keep_best: train to the end, then restore the weights with the lowest validation loss. A tenth of the training

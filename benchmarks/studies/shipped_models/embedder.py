@@ -6,7 +6,8 @@
 The pairs are of sources whose licenses allow it to publish the weights (`pairs_of`). A batch has pairs of one source,
 so that the other texts of the batch, which are the negatives, are not told apart by their source. `--retro-updates`
 trains the encoder by RetroMAE on documents first. Settings were chosen by STSb's validation split and the training
-claims of SciFact, which are not among the pairs. `--evaluate` scores a model on the test splits.
+claims of SciFact, which are not among the pairs. `--evaluate` scores a model on the test splits, also another one:
+`--output saved_models/modernbert_mini_en --evaluate`.
 """
 
 import csv
@@ -27,6 +28,7 @@ from kerasbert.backend import seed_everything
 from kerasbert.data import Corpus, RetroMAEBatches
 from kerasbert.objectives import RetroMAE
 from kerasbert.retrieval import MultipleNegatives, evaluate_retrieval, read_beir
+from kerasbert.retrieval.search import unit_rows
 from kerasbert.tasks import TextEmbedder
 from kerasbert.training import adamw
 
@@ -163,7 +165,8 @@ def similarity(model: TextEmbedder, file: Path) -> float:
     """Spearman's correlation of cosines with the scores of a file of STSb."""
     with file.open(encoding="utf-8", newline="") as lines:
         one, other, scores = zip(*csv.reader(lines), strict=True)
-    cosines = (np.asarray(model.embed(list(one))) * np.asarray(model.embed(list(other)))).sum(axis=1)
+    sides = [unit_rows(np.asarray(model.embed(list(texts)))) for texts in (one, other)]
+    cosines = (sides[0] * sides[1]).sum(axis=1)
     return round(float(metrics.spearman([float(score) for score in scores], cosines)), 4)
 
 

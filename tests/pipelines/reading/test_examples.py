@@ -350,3 +350,27 @@ def test_scores_of_answerable_questions_have_no_total(tmp_path):
     model = SimpleNamespace(answer=lambda x, batch_size: [{"text": "cat", "null_odds": 0.0}])
     scores, _ = question_scores(model, found, 1)
     assert scores["exact"] == 100.0 and "total" not in scores
+
+
+@pytest.mark.parametrize(
+    "kind, name, content, said",
+    [
+        ("classes", "a.csv", "id,sentence,label\n1,a,x\n", "text in sentence, label in label"),
+        ("score", "a.csv", "sentence1,sentence2,score\na,b,1\n", "text in sentence1, sentence2, label in score"),
+        ("sequences", "a.csv", "summary,document\na,b\n", "text in document, target in summary"),
+        (
+            "questions",
+            "a.csv",
+            "question,context,answers\nwho?,he,he\n",
+            "text in question, context, answers in answers",
+        ),
+        ("tags", "a.conll", "a X O\nb X B-P\n", "text in column 0, tags in column 2"),
+        ("tags", "a.tsv", "word\ttag\na\tO\n", "text in word, tags in tag"),
+        ("tags", "a.jsonl", '{"tokens": ["a"], "ner_tags": ["O"]}\n', "text in tokens, tags in ner_tags"),
+    ],
+)
+def test_the_columns_that_are_read_are_said(kind, name, content, said, tmp_path):
+    lines = []
+    (tmp_path / name).write_text(content)
+    read_examples(kind, tmp_path / name, say=lines.append)
+    assert lines == [f"{tmp_path / name}: {said}"]

@@ -16,6 +16,7 @@ from pipelines.runs.reports import (
     BestWeights,
     EpochProgress,
     HeldOut,
+    few_enough,
     in_reports,
     plan_reports,
     spread,
@@ -86,6 +87,12 @@ def test_validation_takes_a_tenth_of_the_time_by_default():
         assert set(ends) <= set(validated)
     assert validation_rows(3_000, 2, False) == 225
     assert validation_rows(100, 2, False) == 32 and validation_rows(10**6, 1, True) == 1_000
+
+
+def test_all_examples_are_validated_on_if_they_are_at_most_twice_as_many_as_wanted():
+    examples = Examples(list("abcdefghi"), list(range(9)))
+    assert few_enough(examples, 5) is examples
+    assert few_enough(examples, 4).x == ["a", "d", "f", "i"]
 
 
 @pytest.mark.parametrize("every, expected", [(10, [10, 20, 30, 40, 50, 60]), (25, [30, 60]), (60, [60]), (999, [60])])
