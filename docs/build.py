@@ -22,6 +22,7 @@ DOCS = Path(__file__).resolve().parent
 BUILD = DOCS.parent / "build" / "docs"
 OUTPUT = BUILD / "html"
 LONGEST, LONGEST_IN_ALL = 300, 1_500  # seconds for a notebook, and for all notebooks
+PAGES_AT_A_TIME = 2  # whose code is executed
 
 
 def build(pages=()):
@@ -41,6 +42,8 @@ def build(pages=()):
     OUTPUT.mkdir(parents=True, exist_ok=True)
     with patch_docutils(str(DOCS)), docutils_namespace():
         app = Sphinx(DOCS, DOCS, OUTPUT, BUILD / "doctrees", "html", freshenv=False, warningiserror=False)
+        # docs/_ext is on the path since Sphinx read conf.py
+        importlib.import_module("execution").execute_pages(app, PAGES_AT_A_TIME)
         app.build()
     durations = _durations(app)
     for name, seconds in durations:
@@ -80,7 +83,7 @@ def _undocumented(app):
 
 
 def _broken_links():
-    links = importlib.import_module("links")  # docs/_ext is on the path since Sphinx read conf.py
+    links = importlib.import_module("links")
     print(f"{len(links.external_links(OUTPUT))} addresses outside the site were not visited")
     return [f"broken link: {line}" for line in links.broken_links(OUTPUT)]
 

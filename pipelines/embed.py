@@ -17,7 +17,9 @@ from kerasbert.retrieval.search import is_sparse
 from .command_line.command import Command
 from .reading.inputs import read_inputs
 from .reading.labeled import Columns
+from .runs.cutting import say_cut
 from .runs.outputs import check_outputs, counted
+from .runs.task_models import cut_documents
 from .runs.task_options import Files
 
 
@@ -54,6 +56,7 @@ def embed(
     texts = [item.x for item in read_inputs(input, "texts", Columns(text=column), files.encoding, files.format)]
     if not texts:
         raise ValueError(f"{input} has no texts.")
+    say_cut(cut_documents(loaded, texts))
     methods = {"query": loaded.embed_queries, "document": loaded.embed_documents}
     compute = methods[prompt] if prompt in methods else functools.partial(loaded.embed, prompt=prompt)
     check_suffix(output, compute(texts[:1]))  # before the others, which may take hours

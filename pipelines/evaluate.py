@@ -31,13 +31,14 @@ from .reading.tasks import TASKS, TaskSpec, task_of
 from .reading.text_columns import read_texts_or_searches
 from .recipes.recipe import Evaluation, Recipe, read_recipe
 from .runs.building import evaluation_batches
+from .runs.cutting import say_cut
 from .runs.finetuning import flat
 from .runs.losses import KINDS as KINDS_OF_TEXTS
 from .runs.losses import kind_of_texts
 from .runs.outputs import check_outputs, score_table, write_results
 from .runs.scores import language_model_scores, pair_scores
 from .runs.searching import RETRIEVAL, Stages, score_searches
-from .runs.task_models import score
+from .runs.task_models import cut_texts, score
 from .runs.task_options import Files, Generation
 from .runs.text_to_text import Wording
 
@@ -172,6 +173,7 @@ def _scored(
     if kind in KINDS_OF_TEXTS:
         examples = read_texts_or_searches(path, columns, (), Reading(files.encoding, files.format), None)
         scores, answers = score(model, examples, batch_size)
+        say_cut(cut_texts(model, kind, examples))
         return scores, (examples, answers)
     writing = asdict(generation) if kind == "sequences" else {}
     scores, answers, examples = score_task(model, kind, path, task, batch_size, columns, asdict(files), **writing)
@@ -194,11 +196,14 @@ def score_task(
             examples = _unnamed(examples, model.labels) if kind == "classes" else examples
             check_labels(list(map(str, model.labels)), examples, path)
             examples = replace(examples, y=typed(examples.y, model.labels)) if kind != "tags" else examples
+        say_cut(cut_texts(model, kind, examples))
         return *score(model, examples, batch_size, **writing), examples
     labels = list(spec.labels)
     if not labels or not set(examples.y) <= set(labels):
         labels = label_names(spec.kind, examples, where=f" in {path}")
-    return *Wording(task, spec, labels).score(model, examples, batch_size, **writing), examples
+    wording = Wording(task, spec, labels)
+    say_cut(cut_texts(model, kind, examples, wording))
+    return *wording.score(model, examples, batch_size, **writing), examples
 
 
 def _unnamed(examples: Examples, labels: list[str]) -> Examples:

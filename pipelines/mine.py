@@ -19,9 +19,11 @@ from .command_line.options import Options
 from .reading.labeled import GUESSED, Columns
 from .reading.tables import Reading
 from .reading.text_columns import read_text_columns
+from .runs.cutting import say_cut
 from .runs.losses import read_documents
 from .runs.outputs import check_outputs
 from .runs.searching import loaded_reranker
+from .runs.task_models import cut_documents
 from .runs.task_options import Files
 
 
@@ -94,6 +96,7 @@ def mine(
     corpus = [] if documents is None else read_documents(documents, reading)
     chosen = NegativeRules(**{field.name: getattr(rules, field.name) for field in fields(rules)})
     scorer = loaded_reranker(reranker)
+    say_cut(cut_documents(miner, [*(positive for _, positive in found.x), *corpus]))
     rows = mine_hard_negatives(
         found.x, miner, corpus, chosen, layout, scorer, with_scores=with_scores, seed=seed, batch_size=batch_size
     )

@@ -20,7 +20,8 @@ from .command_line.command import Command
 from .reading.inputs import Input, read_inputs
 from .reading.labeled import GUESSED, Columns
 from .reading.tasks import task_of
-from .runs.answers import Answers, Options, exported_answers
+from .runs.answers import Answers, CountedAnswers, Options, exported_answers
+from .runs.cutting import say_cut
 from .runs.outputs import check_outputs, cleaning_up
 from .runs.task_options import Files, Generation
 from .serve.exports import find_export
@@ -76,7 +77,9 @@ def predict(
     )
     if not texts and input is None and sys.stdin.isatty():
         print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
-    write(answers_of(inputs, answers.answer, answers.chunk), output)
+    counted = CountedAnswers(answers)
+    write(answers_of(inputs, counted.answer, answers.chunk), output)
+    say_cut(counted.sentence())
 
 
 def answers_with(model: str, engine: str, options: Options) -> Answers:

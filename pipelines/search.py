@@ -11,8 +11,10 @@ from kerasbert.retrieval.evaluation import is_embedder
 
 from .command_line.command import Command
 from .reading.tables import Reading
+from .runs.cutting import say_cut
 from .runs.losses import read_documents
 from .runs.searching import WORDS, loaded_reranker, loaded_stage
+from .runs.task_models import cut_documents
 from .runs.task_options import Files
 
 
@@ -42,6 +44,9 @@ def find(
     texts = read_documents(documents, Reading(files.encoding, files.format))
     stage = loaded_stage(model)
     second = loaded_reranker(reranker)
+    for loaded in (stage, second):
+        if loaded is not None and loaded != WORDS:
+            say_cut(cut_documents(loaded, texts))
     count = min(top if second is None else top_k, len(texts))
     if stage == WORDS:
         found = BM25(texts).search(queries, count)

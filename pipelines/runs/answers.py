@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kerasbert.data.tasks.answers import sparse_weights
 from kerasbert.runtime import open_export
 
+from .cutting import cut_sentence, longest_rows
 from .task_options import Generation
 
 # {class: form of its inputs}; see `inputs.read_line`. The classes of other models are those of `model_answers`.
@@ -37,12 +40,39 @@ class Answers:
         answer: function from a list of inputs to a list of answers.
         chunk: number of inputs that are answered at a time. Large chunks are batched by length.
         labels: the labels of a classifier, with which the lines of its inputs may begin.
+        limit: number of tokens after which the model cuts an input. None if it does not cut any.
+        lengths: function from a list of inputs to their numbers of tokens. None if the model does not cut any.
     """
 
     form: str
     answer: Callable[[list], list[dict]]
     chunk: int
     labels: Sequence = ()
+    limit: int | None = None
+    lengths: Callable[[list], np.ndarray] | None = None
+
+
+class CountedAnswers:
+    """Answers inputs, and counts those that are longer than the model reads.
+
+    Args:
+        answers: the `Answers` of the model.
+    """
+
+    def __init__(self, answers: Answers):
+        self.answers, self.total, self.cut = answers, 0, 0
+
+    def answer(self, inputs: list) -> list[dict]:
+        """Answers a list of inputs."""
+        found, answers = self.answers.answer(inputs), self.answers
+        if answers.lengths is not None and answers.limit is not None:
+            self.total += len(inputs)
+            self.cut += int((answers.lengths(inputs) > answers.limit).sum())
+        return found
+
+    def sentence(self) -> str | None:
+        """Says how many inputs were cut; None if there were none."""
+        return None if self.answers.limit is None else cut_sentence(self.cut, self.total, self.answers.limit, "inputs")
 
 
 def exported_answers(folder: Path, options: Options) -> Answers:
@@ -70,7 +100,13 @@ def exported_answers(folder: Path, options: Options) -> Answers:
     }
     labels = model.labels or () if model.saved["export"].get("problem") == "classes" else ()
     chunk = options.batch_size * chunks_of(name)
-    return Answers(FORMS[name], functions.get(name, answer), chunk, labels)
+    limit, lengths = None if model.splits else model.max_length, texts_lengths(model.reader)
+    return Answers(FORMS[name], functions.get(name, answer), chunk, labels, limit, lengths)
+
+
+def texts_lengths(tokenizer: Any) -> Callable[[list], np.ndarray]:
+    """Returns a function from texts and pairs to their numbers of tokens."""
+    return lambda inputs: longest_rows(tokenizer, [[x] for x in inputs])
 
 
 def weights_of(pairs: list[tuple]) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class FineTuning:
         batches, interval = batches.accumulated(accumulation), interval * accumulation
         self._compile(model, updates, first)
         if first and (cut := cut_texts(model, data.kind, data.training, data.wording)):
-            print(cut)
+            print(f"{cut} (--max-length)")
         if updates < FEW_UPDATES and first:
             print(
                 f"Only {counted(updates, 'update')}. If scores are low, use more --epochs or a higher --learning-rate."

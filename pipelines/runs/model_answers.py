@@ -1,9 +1,12 @@
 """The answers of models that Keras loads."""
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+
+import numpy as np
 
 import kerasbert
 from kerasbert.backend import keep_programs
@@ -20,7 +23,9 @@ from kerasbert.tasks import (
     TokenClassifier,
 )
 
-from .answers import Answers, Options, chunks_of, weights_of
+from .answers import Answers, Options, chunks_of, texts_lengths, weights_of
+from .cutting import longest_choices
+from .task_models import longest_row
 
 # {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {
@@ -28,6 +33,9 @@ FORMS = {
     Reranker: "pairs", MaskedLM: "pairs", Discriminator: "texts", Seq2SeqLM: "sources", NextToken: "texts",
     TextEmbedder: "texts", SparseEmbedder: "texts", MultiVectorEmbedder: "texts",
 }  # fmt: skip
+
+# The models that cut texts. The others split them into windows, or refuse texts that are too long.
+CUTTING = (TextClassifier, MultipleChoice, Reranker, Seq2SeqLM, TextEmbedder, SparseEmbedder, MultiVectorEmbedder)
 
 
 def model_answers(model: str | Path, options: Options) -> Answers:
@@ -44,7 +52,16 @@ def model_answers(model: str | Path, options: Options) -> Answers:
         loaded = loaded.discriminator
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     kind = next((cls.__name__ for cls in (MaskedLM, TextClassifier) if isinstance(loaded, cls)), "")
-    return Answers(form_of(loaded), answerer(loaded, options), options.batch_size * chunks_of(kind), labels)
+    chunk, limit = options.batch_size * chunks_of(kind), longest_row(loaded) if isinstance(loaded, CUTTING) else None
+    return Answers(form_of(loaded), answerer(loaded, options), chunk, labels, limit, lengths_of(loaded))
+
+
+def lengths_of(model) -> Callable[[list], np.ndarray]:
+    """Returns a function from inputs of a model to their numbers of tokens."""
+    tokenizer = model.require_tokenizer()
+    if isinstance(model, MultipleChoice):
+        return functools.partial(longest_choices, tokenizer)
+    return texts_lengths(tokenizer)
 
 
 def form_of(model) -> str:

@@ -9,7 +9,9 @@ from kerasbert.retrieval.evaluation import is_embedder
 
 from ..command_line.options import Options
 from ..reading.text_columns import Searches, read_searches
+from .cutting import say_cut
 from .finetuning import flat
+from .task_models import cut_texts
 from .text_scores import search_scores
 
 RETRIEVAL = "retrieval"  # the task of searching a collection
@@ -86,6 +88,9 @@ def score_searches(
     first, second = stages_of(model, stages)
     scores, answers = {}, []
     for name, each in examples.items():
+        for stage in (first, second):
+            if stage is not None and stage != WORDS:
+                say_cut(cut_texts(stage, RETRIEVAL, each))
         scores[name], found = search_scores(first, second, each, stages.top_k, batch_size)
         answers.append((each, found))
     return flat(scores), answers

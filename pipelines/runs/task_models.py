@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from kerasbert.data.batches.bucketing import row_lengths
-from kerasbert.data.tasks.choices import encode_choices
-from kerasbert.data.tasks.examples import encode_texts
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.retrieval import Loss
 from kerasbert.retrieval.evaluation import is_embedder
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from ..reading.examples import Examples
+from ..reading.text_columns import Searches
+from .cutting import cut_sentence, longest_choices, longest_rows
 from .losses import EMBEDDERS, KINDS, labels_of, model_class
 from .reports import spread
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
@@ -21,7 +20,6 @@ from .text_scores import text_pair_scores
 from .text_to_text import Wording
 
 MEASURED = 1_000  # examples whose tokens are counted
-UNLIMITED = 2**30  # tokens
 
 
 def new_model(
@@ -87,28 +85,38 @@ def batches_of(
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 
+def longest_row(model) -> int | None:
+    """The number of tokens, with special tokens, after which a model cuts a document. None if there is no limit."""
+    limits = [getattr(model, "max_length", None) or model.require_tokenizer().max_length]
+    limits.append(getattr(getattr(model, "tokens", None), "document_length", None))  # of a multi-vector embedder
+    return min(filter(None, limits), default=None)
+
+
 def cut_texts(model, kind: str, examples: Examples, wording: Wording | None = None) -> str | None:
     """Returns a sentence about the examples with more tokens than the model reads, or None if there are none.
 
-    It counts the tokens of at most MEASURED examples, evenly spaced. Questions and tagged sentences are never cut.
+    It counts the tokens of at most MEASURED examples, evenly spaced; of searches, those of documents. Questions and
+    tagged sentences are never cut.
     """
-    if kind in ("questions", "tags"):
+    if isinstance(examples, Searches):
+        return cut_documents(model, list(examples.collection.documents.values()))
+    limit = longest_row(model)
+    if kind in ("questions", "tags") or limit is None:
         return None
     sample = spread(examples, MEASURED)
     sample = wording(sample) if wording else sample
-    tokenizer, limit = model.require_tokenizer(), getattr(model, "max_length", None) or model.tokenizer.max_length
+    tokenizer = model.require_tokenizer()
     if kind == "choices":
-        too_long = row_lengths(encode_choices(tokenizer, list(sample.x), UNLIMITED)) > limit
+        lengths = longest_choices(tokenizer, sample.x)
     else:
-        rows = [_rows_of(x, kind) for x in sample.x]
-        lengths = iter(row_lengths(encode_texts(tokenizer, [row for found in rows for row in found], UNLIMITED)))
-        too_long = [max(next(lengths) for _ in found) > limit for found in rows]
-    cut = int(np.sum(too_long))
-    if not cut:
-        return None
-    what = "example is" if cut == 1 else "examples are"
-    of = f"of {len(sample.x):,}" + (" that were looked at" if len(sample.x) < len(examples) else "")
-    return f"{cut:,} {of} {what} longer than {limit} tokens and are cut (--max-length)"
+        lengths = longest_rows(tokenizer, [_rows_of(x, kind) for x in sample.x])
+    what = "examples" if len(sample.x) == len(examples) else "examples that were looked at"
+    return cut_sentence(int((lengths > limit).sum()), len(sample.x), limit, what)
+
+
+def cut_documents(model, texts: list[str]) -> str | None:
+    """Returns a sentence about the documents that an embedder or a reranker cuts; see `cut_texts`."""
+    return cut_texts(model, "embed", Examples(texts, [None] * len(texts)))
 
 
 def _rows_of(x, kind: str) -> list:
