@@ -94,7 +94,8 @@ nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json
 if os.environ.get("DOCS_ONLY"):
     _wanted = set(os.environ["DOCS_ONLY"].split())
     _pages = [path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")]
-    nb_execution_excludepatterns = [f"{page}.md" for page in _pages if page not in _wanted]
+    # Whole paths, because checkpoints.md would also exclude guides/checkpoints.md.
+    nb_execution_excludepatterns = [f"{DOCS.as_posix()}/{page}.md" for page in _pages if page not in _wanted]
 
 # === API ===
 

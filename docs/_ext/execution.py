@@ -5,6 +5,7 @@ executed again by MyST-NB, which reports the failure.
 """
 
 import logging
+import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -31,9 +32,9 @@ def execute_pages(app, workers):
     waiting = [record.uri for record in cache.list_unexecuted([str(path) for path in paths])]
     waiting.sort(key=lambda path: "notebooks" not in path)  # those take longest
     execute = partial(_execute, config.nb_execution_cache_path, config.nb_execution_timeout)
-    with ProcessPoolExecutor(
-        workers, initializer=_prepare, initargs=(max(1, (os.cpu_count() or 1) // workers),)
-    ) as pool:
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    fresh = multiprocessing.get_context("spawn")  # the threads of this process would not survive a fork
+    with ProcessPoolExecutor(workers, fresh, _prepare, (threads,)) as pool:
         for path in pool.map(execute, waiting):
             print(f"executed {os.path.relpath(path, app.srcdir)}", flush=True)
 
