@@ -22,6 +22,7 @@ def find(
     documents: str,
     model: str = WORDS,
     reranker: str | None = None,
+    column: str | None = None,
     top: int = 10,
     top_k: int = 100,
     batch_size: int = 32,
@@ -31,7 +32,9 @@ def find(
     """Prints the best documents for each query, as JSON lines.
 
     Args:
-        documents: file with the documents: lines of text, or a table with one column.
+        documents: file with the documents: lines of text, or a table.
+        column: name of the column of documents in a table. Default: its only column of texts, or `text`, after `title`
+            and a space if there is a title.
         model: bm25 for a search by words, or folder of an embedder.
         reranker: folder of a reranker, which orders the first `top_k` documents again.
         top: number of documents to print.
@@ -41,7 +44,7 @@ def find(
     """
     if not queries:
         raise ValueError("A search needs a query. Received: none.")
-    texts = read_documents(documents, Reading(files.encoding, files.format))
+    texts = read_documents(documents, Reading(files.encoding, files.format), column)
     stage = loaded_stage(model)
     second = loaded_reranker(reranker)
     for loaded in (stage, second):
@@ -66,7 +69,7 @@ def find(
 
 main = Command(
     find,
-    groups={"data": ("queries", "documents", "top"), "model": ("model", "reranker", "top_k")},
+    groups={"data": ("queries", "documents", "column", "top"), "model": ("model", "reranker", "top_k")},
     first=("queries",),
 )
 

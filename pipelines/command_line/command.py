@@ -201,9 +201,9 @@ def one_line_errors() -> Iterator[None]:
 
 
 def brief(message: str) -> str:
-    """Returns a message on one line of at most 400 characters, which is its rule and, at its end, its suggestion."""
+    """Returns a message on one line of at most 600 characters, which is its rule and, at its end, its suggestion."""
     message = re.sub(r" *\n\s*", " ", message.strip())
-    return message if len(message) <= 400 else f"{message[:240].rstrip()} ... {message[-150:].lstrip()}"
+    return message if len(message) <= 600 else f"{message[:340].rstrip()} ... {message[-250:].lstrip()}"
 
 
 def of_training(name: str) -> tuple:

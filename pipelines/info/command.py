@@ -91,7 +91,7 @@ def model_facts(subject: Subject, length: int | None, batch_size: int | None, dt
     limit = facts.pop("position_limit")
     if limit is not None and length is not None and length > limit:
         raise ValueError(f"Rows of {subject.name} have at most {limit} tokens. Received: length={length}.")
-    rows = subject.rows(batch_size, length, limit)
+    rows = subject.rows(batch_size, length, min(filter(None, (limit, facts.pop("max_length"))), default=None))
     # The state of two optimizers that take turns is as large as that of one, apart from the counters.
     optimizer = None if recipe is None else lambda: one_optimizer(recipe)
     taken = {dtype: costs(lambda dtype=dtype: subject.make(dtype), rows, optimizer) for dtype in dtypes}
@@ -133,6 +133,7 @@ def what_it_is(model) -> dict:
         "configs": {name: config_facts(backbone.config) for name, backbone in backbones.items()},
         "uses": uses(model),
         "position_limit": min((b.position_limit for b in backbones.values() if b.position_limit), default=None),
+        "max_length": getattr(first.config, "max_length", None),
     }
 
 

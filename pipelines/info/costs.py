@@ -110,6 +110,7 @@ def costs(make: Callable, rows: Rows, optimizer: Callable | None = None) -> Cost
         for training in (False, True):
             with counting(model) as found[training], checked_inputs():
                 model(inputs, training=training)
+        updates._var_key = id  # on TensorFlow, variables have no other key in a trace
         updates.build(model.trainable_variables)
         return _costs(model, rows.tokens(shapes), *found.values(), updates, _cache_size(model, rows))
 

@@ -142,6 +142,7 @@ class _Counter:
         self.found = Operations()
         self.trained = {id(variable) for variable in model.trainable_variables}
         self.is_frozen, self.repeats = False, 1
+        self.product_size = 4  # bytes of a number in the last product
 
     def add(self, operations, outputs, inputs=()):
         operations *= self.repeats
@@ -159,6 +160,7 @@ class _Counter:
     def product(self, function, operations):
         def run(*args, **kwargs):
             y = function(*args, **kwargs)
+            self.product_size = _size_of_number(y)
             first = next(x for x in args if hasattr(x, "shape"))  # the others may be weights
             self.add(operations(*args), y, first)
             return y
@@ -176,7 +178,9 @@ class _Counter:
     def softmax_parts(self, scores):
         weights = keras.ops.softmax(scores, axis=-1)
         self.keep_weights(weights)
-        self.found.kept -= _bytes(scores) * self.repeats * (not self.is_frozen)  # its gradient does not need them
+        # The gradient does not need the scores, a product that may have been computed in half precision.
+        scores_bytes = math.prod(scores.shape) * self.product_size
+        self.found.kept -= scores_bytes * self.repeats * (not self.is_frozen)
         return weights, None
 
     def scan(self, step, state, inputs, length=None, reverse=False, unroll=1):
@@ -214,7 +218,11 @@ class _Counter:
 
 def _bytes(tensors) -> int:
     leaves = [x for x in keras.tree.flatten(tensors) if hasattr(x, "shape")]
-    return sum(math.prod(x.shape) * _SIZES.get(keras.backend.standardize_dtype(x.dtype), 4) for x in leaves)
+    return sum(math.prod(x.shape) * _size_of_number(x) for x in leaves)
+
+
+def _size_of_number(tensor) -> int:
+    return _SIZES.get(keras.backend.standardize_dtype(tensor.dtype), 4)
 
 
 _SIZES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "bool": 1, "int8": 1, "uint8": 1}

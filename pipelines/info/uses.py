@@ -8,10 +8,10 @@ from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
 METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "rank", "generate")
-# {kind of head: kinds of tasks of `finetune` that use it}
+# {kind of head: names of the tasks of `finetune --task` that use it}
 FINETUNED = {
     "classifier": ("classes", "labels", "score"),
-    "tagger": ("tags",),
+    "tagger": ("ner",),
     "span": ("questions",),
     "choice": ("choices",),
     "seq2seq_lm": ("sequences",),
@@ -32,13 +32,13 @@ TABS = {
 def uses(model) -> dict[str, list[str]]:
     """Returns the uses of a model.
 
-    Returns: a dict of "methods", "commands", "finetune" (kinds of tasks) and "serve" (tabs), each a list of names.
+    Returns: a dict of "methods", "commands", "finetune" (names of tasks) and "serve" (tabs), each a list of names.
     """
     methods = [name for name in METHODS if callable(getattr(model, name, None))]
     if "generate" in methods and not generates(model):
         methods.remove("generate")
     backbone = getattr(model, "backbone", model)
-    finetuned = [kind for head, kinds in FINETUNED.items() if head in backbone.family.heads for kind in kinds]
+    finetuned = [task for head, tasks in FINETUNED.items() if head in backbone.family.heads for task in tasks]
     tabs = tabs_of(model)
     found = {"predict": not isinstance(model, Backbone) and bool(methods), "evaluate": not isinstance(model, Backbone)}
     found |= {"finetune": bool(finetuned), "serve": bool(tabs), "show": bool(tabs)}

@@ -11,7 +11,7 @@ from kerasbert.retrieval import Loss, Matryoshka, NegativeRules, ScoreLoss, Spla
 
 from ..command_line.options import Options
 from ..reading.examples import Examples
-from ..reading.tables import Reading
+from ..reading.tables import Reading, read_rows
 from ..reading.text_columns import read_text_columns
 from .outputs import counted
 
@@ -115,14 +115,31 @@ def kind_of_texts(model: Any) -> str | None:
     return next((kind for kind, name in KINDS.items() if name in names), None)
 
 
-def read_documents(path: str, reading: Reading) -> list[str]:
-    """Reads documents: the lines of a text file, or a table with one column of texts."""
-    if Path(path).suffix == ".txt":
+def read_documents(path: str, reading: Reading, column: str | None = None) -> list[str]:
+    """Reads documents: the lines of a text file, or a table.
+
+    Args:
+        path: the file.
+        reading: encoding and format.
+        column: name of the column of a table. Default: its only column of texts, or `text`, after `title` and a space
+            if there is a title, as in the collections of BEIR.
+    """
+    if Path(path).suffix == ".txt" and column is None:
         return [line.strip() for line in reading.lines(Path(path)) if line.strip()]
-    found = read_text_columns(path, reading=reading).x
+    names = list(next(iter(read_rows(path, reading)), ()))
+    has_titles = column is None and {"title", "text"} <= set(names)
+    column = column or ("text" if "text" in names else None)
+    found = read_text_columns(path, texts=(column,) if column else (), reading=reading).x
     if len(found[0]) != 1:
-        raise ValueError(f"Documents must be in one column. Received: {path} with {len(found[0])} columns of texts.")
-    return [text for (text,) in found]
+        raise ValueError(
+            f"Documents must be in one column, or in one that is called text. Received: {path} with the columns "
+            f"{', '.join(map(str, names))}. Rename the column to text, or for kerasbert search use --column NAME."
+        )
+    texts = [text for (text,) in found]
+    if not has_titles:
+        return texts
+    titles = [str(row["title"] or "").strip() for row in read_rows(path, reading)]
+    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 
 def default_loss(kind: str, examples: Examples) -> Loss:

@@ -59,7 +59,7 @@ def claim_folder(
         hint += f"continue with another schedule or batch size, from step {done} on, with --reschedule and "
         hint += f"steps={done} or more."
     lines = (f"  {n}: {before.get(n, 'absent')} in the folder, {now.get(n, 'absent')} now" for n in sorted(differing))
-    raise ValueError("\n".join([f"The folder {run} holds a run of another recipe:", *lines, hint]))
+    raise ValueError("\n".join([f"The folder {run} holds a run of another recipe:", ";\n".join(lines) + ".", hint]))
 
 
 def _stored(path: Path) -> tuple[dict, list[dict]]:

@@ -27,7 +27,7 @@ OURS = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.starts
 # Pages whose Python is tested elsewhere: tests/extending/test_adding_a_family_page.py and tests/core/test_batch.py.
 TESTED = ("adding_a_family", "batches")
 # Libraries that need not be installed. Their snippets are tested elsewhere.
-LIBRARIES = ("PEFT", "Optuna", "KerasTuner", "KeyBERT", "BERTopic", "LangChain", "mteb", "gensim")
+LIBRARIES = ("TensorFlow", "PEFT", "Optuna", "KerasTuner", "KeyBERT", "BERTopic", "LangChain", "mteb", "gensim")
 
 
 @pytest.mark.parametrize("backbone", OURS, ids=lambda cls: cls.__name__)

@@ -18,8 +18,9 @@ from pipelines.finetune import finetune
 from pipelines.mine import Rules, mine
 from pipelines.reading.examples import Examples
 from pipelines.reading.labeled import Columns
+from pipelines.reading.tables import Reading
 from pipelines.reading.text_columns import expanded, read_searches, read_text_columns
-from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, shown
+from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, read_documents, shown
 from pipelines.runs.searching import Stages
 from pipelines.runs.task_options import Optimizer, Start, Training
 from pipelines.runs.text_scores import text_pair_scores
@@ -339,6 +340,25 @@ def test_searching_a_file(tuned, tmp_path, capsys):
         assert scores == sorted(scores, reverse=True) and len(scores) <= 3
     with pytest.raises(ValueError, match="needs a query. Received: none"):
         find(str(path))
+
+
+def test_documents_in_tables(tmp_path):
+    """The only column of texts, or `text` after the title, or the one that is named."""
+    reading = Reading()
+
+    def read(row, column=None):
+        (tmp_path / "documents.jsonl").write_text(json.dumps(row))
+        return read_documents(str(tmp_path / "documents.jsonl"), reading, column)
+
+    assert read({"id": "1", "body": "A cat."}) == ["A cat."]
+    assert read({"url": "x", "text": "A cat."}) == ["A cat."]
+    assert read({"_id": "1", "title": "Cats", "text": "A cat."}) == ["Cats A cat."]
+    assert read({"_id": "1", "title": "", "text": "A cat."}) == ["A cat."]
+    assert read({"title": "Cats", "body": "A cat."}, "body") == ["A cat."]
+    with pytest.raises(ValueError, match="with the columns title, body. Rename the column to text, or"):
+        read({"title": "Cats", "body": "A cat."})
+    with pytest.raises(ValueError, match="has no column 'bodies'"):
+        read({"title": "Cats", "body": "A cat."}, "bodies")
 
 
 def test_models_that_are_no_rerankers(model, pairs, tmp_path):

@@ -9,9 +9,9 @@ from benchmarks.studies.retrieval.training import METHODS
 COLLECTIONS = ("scifact", "vaswani", "cisi")
 INTRODUCTION = """# Retrieval trained on SciFact
 
-Written by `python -m benchmarks.studies.retrieval.run --report`, whose docstring explains the methods. nDCG@10 (binary)
+Written by `python -m benchmarks.studies.retrieval.run --report`, which describes the methods. nDCG@10 (binary)
 on the 300 test claims of SciFact, and without further training on Vaswani (93 queries) and CISI (76): mean and standard
-deviation over the seeds. Trainings took the same time of the processor.
+deviation over the seeds. All models were trained for the same CPU time.
 
 | method | SciFact | Vaswani | CISI | seeds | updates | examples |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -13,6 +13,8 @@ import numpy as np
 from benchmarks.studies.finetuning.baselines import minilm
 from kerasbert import tasks
 from kerasbert.backend import seed_everything
+from kerasbert.data import Tokenizer
+from kerasbert.models import Backbone
 from kerasbert.retrieval import Matryoshka, MultipleNegatives, NegativeRules, Splade, mine_hard_negatives, read_beir
 from kerasbert.tasks import TextEmbedder
 from kerasbert.training import adamw
@@ -153,7 +155,11 @@ def reranker_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stage
 
 def splade(data: Path, work: Path, minutes: float, seed: int) -> Stages:
     loss = Splade(MultipleNegatives(scale=1.0, similarity="dot"), 3e-5, 5e-5, warmup=50)
-    model = tasks.SparseEmbedder.from_preset(minilm(), max_length=SHORT, objective=loss)
+    backbone, tokenizer = (
+        Backbone.from_preset(minilm()),
+        Tokenizer.load(minilm()),
+    )  # without the dense embedder around it
+    model = tasks.SparseEmbedder(backbone, max_length=SHORT, objective=loss, tokenizer=tokenizer)
     start_sparse(model, [positive for _, positive, _ in triplets(data, work, seed)[:256]])
     numbers = fitted(model, triplets(data, work, seed), None, minutes, seed)
     folder = work / f"splade_{seed}"

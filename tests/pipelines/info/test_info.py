@@ -10,6 +10,8 @@ from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 from pipelines.info.command import info
+from pipelines.info.uses import FINETUNED
+from pipelines.reading.tasks import TASKS
 
 pytestmark = pytest.mark.one_backend
 
@@ -53,6 +55,21 @@ def test_memory():
     for use in ("train", "serve"):
         parts = memory["float32"][use]
         assert parts["total"] == sum(value for name, value in parts.items() if name != "total")
+
+
+@pytest.mark.parametrize("size", ["bert_tiny", "deberta_v3_small", "modernbert_base", "t5_small", "xlnet_base"])
+def test_half_precision_halves_the_activations(size):
+    found = info(size, length=64, batch_size=2, dtypes=("float32", "mixed_bfloat16"))["memory"]
+    full, mixed = (found[dtype]["train"]["activations"] for dtype in found)
+    assert 0.5 * full <= mixed < 0.75 * full  # some are computed in full precision
+
+
+def test_rows_are_as_long_as_those_of_the_model():
+    assert info("modernbert_mini_en", dtypes=FLOAT32)["batch"]["length"] == 128
+
+
+def test_tasks_are_names_of_finetune():
+    assert all(task in TASKS for tasks in FINETUNED.values() for task in tasks)
 
 
 def test_a_folder(tmp_path, tokenizer_folder, capsys):
