@@ -71,7 +71,7 @@ def tables_of(program):
     for title, options in groups.items():
         rows = [row for option in options for row in rows_of(option, option.name in program.first)]
         lines += [f"**{title.replace('_', ' ').capitalize()}**", ""] if len(groups) > 1 else []
-        lines += ["| option | default | |", "|---|---|---|", *rows, ""]
+        lines += ["| option | default | meaning |", "|---|---|---|", *rows, ""]
     return lines
 
 

@@ -7,7 +7,7 @@ from pipelines.recipes.command import gallery, shown
 
 def recipes_table(rows):
     """Returns the table in Markdown."""
-    lines = ["| recipe | updates | tokens | |", "|---|---|---|---|"]
+    lines = ["| recipe | updates | tokens | what it trains |", "|---|---|---|---|"]
     for row in rows:
         lines.append(f"| `{row['name']}` | {row['updates']:,} | {shown(row['tokens'])} | {row['summary']} |")
     return "\n".join(lines)

@@ -14,6 +14,10 @@ from sphinx.util.index_entries import split_index_msg
 
 # {what a user types: the page that answers}
 QUERIES = {
+    "getting started": "installation",
+    "install": "installation",
+    "license": "installation",
+    "cite": "installation",
     "multi-GPU": "scaling",
     "several GPUs": "scaling",
     "TPU": "scaling",
