@@ -138,7 +138,7 @@ def read_documents(path: str, reading: Reading, column: str | None = None) -> li
     texts = [text for (text,) in found]
     if not has_titles:
         return texts
-    titles = [str(row["title"] or "").strip() for row in read_rows(path, reading)]
+    titles = [str(row.get("title") or "").strip() for row in read_rows(path, reading)]
     return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 

@@ -25,7 +25,7 @@ from kerasbert.tasks import (
 
 from .answers import Answers, Options, chunks_of, texts_lengths, weights_of
 from .cutting import longest_choices
-from .task_models import longest_row
+from .task_models import longest_row, reader_of
 
 # {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {
@@ -53,12 +53,13 @@ def model_answers(model: str | Path, options: Options) -> Answers:
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     kind = next((cls.__name__ for cls in (MaskedLM, TextClassifier) if isinstance(loaded, cls)), "")
     chunk, limit = options.batch_size * chunks_of(kind), longest_row(loaded) if isinstance(loaded, CUTTING) else None
-    return Answers(form_of(loaded), answerer(loaded, options), chunk, labels, limit, lengths_of(loaded))
+    lengths = None if limit is None else lengths_of(loaded)
+    return Answers(form_of(loaded), answerer(loaded, options), chunk, labels, limit, lengths)
 
 
 def lengths_of(model) -> Callable[[list], np.ndarray]:
     """Returns a function from inputs of a model to their numbers of tokens."""
-    tokenizer = model.require_tokenizer()
+    tokenizer = reader_of(model)
     if isinstance(model, MultipleChoice):
         return functools.partial(longest_choices, tokenizer)
     return texts_lengths(tokenizer)

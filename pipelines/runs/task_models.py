@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.data import Tokenizer
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.retrieval import Loss
 from kerasbert.retrieval.evaluation import is_embedder
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+from kerasbert.tasks.sentence_transformers.encoder import NO_LIMIT
 
 from ..reading.examples import Examples
 from ..reading.text_columns import Searches
@@ -89,7 +91,13 @@ def longest_row(model) -> int | None:
     """The number of tokens, with special tokens, after which a model cuts a document. None if there is no limit."""
     limits = [getattr(model, "max_length", None) or model.require_tokenizer().max_length]
     limits.append(getattr(getattr(model, "tokens", None), "document_length", None))  # of a multi-vector embedder
-    return min(filter(None, limits), default=None)
+    limit = min(filter(None, limits), default=NO_LIMIT)
+    return limit if limit < NO_LIMIT else None
+
+
+def reader_of(model) -> Tokenizer:
+    """The tokenizer that reads the texts of a model: of embedders and rerankers in lower case, if they say so."""
+    return model.tokenizer_of_texts() if hasattr(model, "tokenizer_of_texts") else model.require_tokenizer()
 
 
 def cut_texts(model, kind: str, examples: Examples, wording: Wording | None = None) -> str | None:
@@ -105,7 +113,7 @@ def cut_texts(model, kind: str, examples: Examples, wording: Wording | None = No
         return None
     sample = spread(examples, MEASURED)
     sample = wording(sample) if wording else sample
-    tokenizer = model.require_tokenizer()
+    tokenizer = reader_of(model)
     if kind == "choices":
         lengths = longest_choices(tokenizer, sample.x)
     else:

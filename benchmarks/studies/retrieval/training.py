@@ -155,10 +155,8 @@ def reranker_by_peer(data: Path, work: Path, minutes: float, seed: int) -> Stage
 
 def splade(data: Path, work: Path, minutes: float, seed: int) -> Stages:
     loss = Splade(MultipleNegatives(scale=1.0, similarity="dot"), 3e-5, 5e-5, warmup=50)
-    backbone, tokenizer = (
-        Backbone.from_preset(minilm()),
-        Tokenizer.load(minilm()),
-    )  # without the dense embedder around it
+    backbone = Backbone.from_preset(minilm())  # without the dense embedder around it
+    tokenizer = Tokenizer.load(minilm())
     model = tasks.SparseEmbedder(backbone, max_length=SHORT, objective=loss, tokenizer=tokenizer)
     start_sparse(model, [positive for _, positive, _ in triplets(data, work, seed)[:256]])
     numbers = fitted(model, triplets(data, work, seed), None, minutes, seed)

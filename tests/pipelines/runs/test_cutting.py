@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.models import Bert, BertConfig
+from kerasbert.models import Bert, BertConfig, WordVectors, WordVectorsConfig
 from kerasbert.retrieval import Collection
-from kerasbert.tasks import TextClassifier, TextEmbedder
+from kerasbert.tasks import StaticEmbedder, TextClassifier, TextEmbedder
 from pipelines.embed import embed
 from pipelines.evaluate import evaluate
 from pipelines.export import export
@@ -15,7 +15,8 @@ from pipelines.predict import predict
 from pipelines.reading.examples import Examples
 from pipelines.reading.text_columns import Searches
 from pipelines.runs import task_models
-from pipelines.runs.task_models import cut_documents, cut_texts, longest_row
+from pipelines.runs.cutting import longest_rows
+from pipelines.runs.task_models import cut_documents, cut_texts, longest_row, reader_of
 
 pytestmark = pytest.mark.one_backend
 
@@ -70,6 +71,23 @@ def test_documents_of_a_multi_vector_model_have_a_limit_of_their_own(model):
 def test_a_model_without_a_limit_cuts_nothing(model):
     model = SimpleNamespace(**{**vars(model), "max_length": None})
     assert longest_row(model) is None and cut_documents(model, [LONG]) is None
+
+
+def test_texts_are_counted_as_the_model_reads_them():
+    """With `lowercase`, "AB" is one token; without it, a byte-level tokenizer splits it."""
+    tokenizer = Tokenizer.train("byte_bpe", ["ab ab ab"] * 50, 263)
+    backbone = Bert(BertConfig(vocabulary_size=263, hidden_dim=8, num_layers=1, num_heads=2, max_length=32))
+    longest = []
+    for lowercase in (True, False):
+        model = TextEmbedder(backbone, lowercase=lowercase, tokenizer=tokenizer)
+        longest += longest_rows(reader_of(model), [["AB AB AB"]]).tolist()
+    assert longest[0] < longest[1]
+
+
+def test_static_vectors_have_no_limit():
+    table = WordVectors(WordVectorsConfig(vocabulary_size=11, hidden_dim=4))
+    model = StaticEmbedder(table, tokenizer=Tokenizer.train("wordpiece", ["a b c"] * 50, 11))
+    assert longest_row(model) is None
 
 
 def test_predict_says_how_many_inputs_are_cut(tmp_path, capsys):
