@@ -7,20 +7,17 @@ python -m pipelines.embed saved_models/mine corpus.jsonl --column text --prompt 
 import functools
 from pathlib import Path
 
-import numpy as np
-
 import kerasbert
-from kerasbert.data.text.files import written_whole
 from kerasbert.retrieval.evaluation import is_embedder
-from kerasbert.retrieval.search import is_sparse
 
 from .command_line.command import Command
-from .reading.inputs import read_inputs
-from .reading.labeled import Columns
+from .reading.documents import read_documents
+from .reading.tables import Reading
 from .runs.cutting import say_cut
 from .runs.outputs import check_outputs, counted
 from .runs.task_models import cut_documents
 from .runs.task_options import Files
+from .runs.vectors import check_suffix, write_vectors
 
 
 def embed(
@@ -41,7 +38,8 @@ def embed(
         input: file of texts, one per line (blank lines are left out), a table, or hf://name:configuration#split.
         model: folder of an embedder, or hf://org/name.
         output: file for the vectors: .npy for dense vectors, .npz for others.
-        column: name of the column of texts in a table.
+        column: name of the column of texts in a table. Default: its only column of texts, or `text`, after `title` and
+            a space if there is a title.
         prompt: name of a prompt of the model that is put before every text; "query" and "document" are the methods
             `embed_queries` and `embed_documents`. Default: the default prompt of the model.
         batch_size: texts per step.
@@ -53,37 +51,13 @@ def embed(
             f"Vectors are computed by an embedder. Received: {model}, a {type(loaded).__name__}. Train one with "
             "kerasbert finetune --task embed."
         )
-    texts = [item.x for item in read_inputs(input, "texts", Columns(text=column), files.encoding, files.format)]
-    if not texts:
-        raise ValueError(f"{input} has no texts.")
+    texts = read_documents(input, Reading(files.encoding, files.format), column).texts
     say_cut(cut_documents(loaded, texts))
     methods = {"query": loaded.embed_queries, "document": loaded.embed_documents}
     compute = methods[prompt] if prompt in methods else functools.partial(loaded.embed, prompt=prompt)
     check_suffix(output, compute(texts[:1]))  # before the others, which may take hours
     write_vectors(output, compute(texts, batch_size=batch_size))
     print(f"wrote {output}: {counted(len(texts), 'text')}")
-
-
-def write_vectors(path: Path, vectors) -> None:
-    """Writes vectors: numpy (n, m), scipy CSR (n, m), or a list of arrays (tokens, m)."""
-    check_suffix(path, vectors)
-    with written_whole(path) as file:
-        if isinstance(vectors, np.ndarray):
-            np.save(file, vectors)
-        elif is_sparse(vectors):
-            import scipy.sparse
-
-            scipy.sparse.save_npz(file, vectors)
-        else:
-            np.savez(file, vectors=np.concatenate(vectors), lengths=np.array([len(one) for one in vectors]))
-
-
-def check_suffix(path: Path, vectors) -> None:
-    """Raises a ValueError unless a file has the extension of the kind of vectors."""
-    wanted = ".npy" if isinstance(vectors, np.ndarray) else ".npz"
-    if path.suffix != wanted:
-        kind = "dense" if wanted == ".npy" else "sparse" if is_sparse(vectors) else "multi-vector"
-        raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
 
 
 main = Command(

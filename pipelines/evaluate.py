@@ -41,6 +41,7 @@ from .runs.searching import RETRIEVAL, Stages, score_searches
 from .runs.task_models import cut_texts, score
 from .runs.task_options import Files, Generation
 from .runs.text_to_text import Wording
+from .runs.trained_columns import columns_for
 
 # {class: kind of examples that it is evaluated on}. For a TextClassifier, the kind is its `problem`.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
@@ -81,7 +82,7 @@ def evaluate(
         task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read;
             retrieval or minimal-pairs; or for a model that generates text, the task that it was trained for, whose
             prefix, such as `summarize: `, and format (`finetune --text-to-text`) it needs.
-        columns: names of the columns that cannot be guessed.
+        columns: names of the columns of a table. Default: those that `finetune` read, or else guessed.
         json: print the scores as JSON, in full precision, instead of a table.
     """
     sources = named_sources(data)
@@ -93,6 +94,8 @@ def evaluate(
     loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
     kind = _checked_kind(loaded, task, wanted)
     if sources and (kind is not None or isinstance(loaded, MaskedLM | CausalLM)):
+        if task != MINIMAL_PAIRS:
+            columns = columns_for(model, columns, task_of(task).columns)
         found = [
             _scored(loaded, kind, path, task, batch_size or 32, columns, files, generation) for path in sources.values()
         ]

@@ -15,10 +15,11 @@ from kerasbert.data.text.files import digest_of
 from kerasbert.data.text.locks import locked
 
 from .command_line.command import Command
+from .reading.examples import Examples
 from .reading.label_names import check_labels, counted_labels, label_names
 from .reading.labeled import GUESSED, Columns
 from .reading.splits import named_sources, split_tenth
-from .reading.tables import Reading
+from .reading.tables import ColumnsRead, Reading
 from .reading.task_examples import read_task
 from .reading.tasks import TaskSpec, task_of
 from .reading.text_columns import expanded, read_text_columns, read_texts_or_searches
@@ -32,6 +33,7 @@ from .runs.task_options import Files, Generation, Optimizer, Start, Training
 from .runs.text_scores import check_evaluable
 from .runs.text_to_text import Wording
 from .runs.trackers import Tracker
+from .runs.trained_columns import named_columns
 
 TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
@@ -113,7 +115,7 @@ def finetune(
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
             recipe = tuning.recipe(trained)
     _write_card(output, TITLES[spec.kind], {"source": str(data), "examples": found.num_examples}, recipe, runs, kept)
-    return _written(output, {"runs": runs, **summary(runs)}, recipe, answer_files)
+    return _written(output, {"runs": runs, **summary(runs)}, found, recipe, answer_files)
 
 
 def _checked_task(task: str, columns: Columns, objective: Objective, start: Start) -> TaskSpec:
@@ -132,11 +134,13 @@ def _write_card(output: Path, title: str, data: dict, recipe: dict, runs: list[d
     write_card(output, title, data, recipe, {"seeds": len(runs), **scores} if len(runs) > 1 else {}, *kept, log=log)
 
 
-def _written(output: Path, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
-    """Writes metrics.json, with the save of the model that these are the metrics of. Returns the metrics."""
+def _written(output: Path, metrics: dict, found: TaskData, recipe: dict, answer_files: dict[str, Path]) -> dict:
+    """Writes metrics.json, with the columns of the data, and the save that these are the metrics of. Returns them."""
     save = {"id": read_saved(output).get("save", {}).get("id")}
     save["files"] = {file.name: digest_of(file) for file in answer_files.values()}
-    write_json(output / "metrics.json", {**metrics, "recipe": recipe, "save": save})
+    write_json(
+        output / "metrics.json", {**metrics, "recipe": recipe, "columns": named_columns(found.columns), "save": save}
+    )
     print(f"saved {output}; curves of the training: kerasbert show curves {output}")
     return metrics
 
@@ -155,23 +159,32 @@ def read_data(
         options: see `finetune`.
     """
     reading = dict(encoding=files.encoding, format=files.format, limit=options.limit)
-    training = read_task(spec, data, training=True, say=print, **reading)
+    columns: list[ColumnsRead] = []
+    training = read_task(spec, data, training=True, say=columns.append, **reading)
+    print(*columns, sep="\n", end="\n" * len(columns))
     testing = {name: read_task(spec, path, **reading) for name, path in sources.items()}
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels:
         for name, path in sources.items():
             check_labels(labels, testing[name], path)
-    print(counted(len(training), "example") + (f", labels {counted_labels(labels, training)}" if labels else ""))
     wording = Wording(task, spec, labels) if text_to_text else None
     first = next(iter(testing.values()), None)
     shown, validation = split_tenth(training) if options.chooses else (training, first)
+    said = _said_examples(training, shown)
+    print(said + (f", labels {counted_labels(labels, training)}" if labels else ""))
     rows = validation_rows(len(shown) * options.epochs, options.epochs, options.chooses)
     rows = MOST_ROWS if options.validate_every else rows
     if validation and (few := few_enough(validation, rows)) is not validation:
         print(f"validation during training on {len(few):,} of {len(validation):,} examples, evenly spaced")
         validation = few
     kind = "sequences" if wording else spec.kind
-    return TaskData(kind, labels, shown, validation, testing, len(training), wording)
+    return TaskData(kind, labels, shown, validation, testing, len(training), wording, columns=next(iter(columns), None))
+
+
+def _said_examples(examples: Examples, shown: Examples) -> str:
+    """Says how many examples there are, and how many of them are not trained on."""
+    others = len(examples) - len(shown)
+    return counted(len(examples), "example") + (f", {others:,} of them only for validation" if others else "")
 
 
 def read_texts(
@@ -192,7 +205,10 @@ def read_texts(
         files, objective, options: see `finetune`.
     """
     reading = Reading(files.encoding, files.format)
-    training = read_text_columns(data, spec.columns, objective.text_columns, replace(reading, say=print), options.limit)
+    columns: list[ColumnsRead] = []
+    saying = replace(reading, say=columns.append)
+    training = read_text_columns(data, spec.columns, objective.text_columns, saying, options.limit)
+    print(*columns, sep="\n")
     if spec.kind in EMBEDDERS:
         training = expanded(training, data)
     testing = {
@@ -206,8 +222,10 @@ def read_texts(
     loss = objective.loss_for(spec.kind, training, updates_of(len(shown), options.batch_size, options.epochs))
     if spec.kind in EMBEDDERS:
         check_examples(loss, shown, options.batch_size, data)
-    print(counted(len(training), "example"))
-    return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss)
+    print(_said_examples(training, shown))
+    return TaskData(
+        spec.kind, [], shown, validation, testing, len(training), objective=loss, columns=next(iter(columns), None)
+    )
 
 
 main = Command(finetune, groups={"model": ("model", "output"), "data": ("data", "held_out", "task")}, first=("model",))

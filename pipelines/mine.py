@@ -16,12 +16,12 @@ from kerasbert.retrieval.evaluation import is_embedder
 
 from .command_line.command import Command
 from .command_line.options import Options
+from .reading.documents import read_documents
 from .reading.labeled import GUESSED, Columns
 from .reading.tables import Reading
 from .reading.text_columns import read_text_columns
 from .runs.cutting import say_cut
-from .runs.losses import read_documents
-from .runs.outputs import check_outputs
+from .runs.outputs import check_outputs, counted
 from .runs.searching import loaded_reranker
 from .runs.task_models import cut_documents
 from .runs.task_options import Files
@@ -93,7 +93,7 @@ def mine(
     miner = kerasbert.load(model)
     if not is_embedder(miner):
         raise ValueError(f"Negatives are found by an embedder. Received: {model}, a {type(miner).__name__}.")
-    corpus = [] if documents is None else read_documents(documents, reading)
+    corpus = [] if documents is None else read_documents(documents, reading).texts
     chosen = NegativeRules(**{field.name: getattr(rules, field.name) for field in fields(rules)})
     scorer = loaded_reranker(reranker)
     say_cut(cut_documents(miner, [*(positive for _, positive in found.x), *corpus]))
@@ -109,7 +109,19 @@ def mine(
     with text_written_whole(output) as file:
         for row in rows:
             file.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
-    print(f"wrote {output}: {len(rows):,} examples of {len({query for query, _ in found.x}):,} queries")
+    _say_queries(output, rows, {query for query, _ in found.x}, chosen.num_negatives if layout == "n-tuple" else 1)
+
+
+def _say_queries(output: Path, rows: list[tuple], queries: set[str], fewest: int) -> None:
+    """Says how many examples were written, and how many queries have none."""
+    used = {row[0] for row in rows}
+    print(f"wrote {output}: {counted(len(rows), 'example')} of {len(used):,} queries")
+    if left := len(queries - used):
+        few = f"fewer than {fewest} negatives" if fewest > 1 else "no negatives"
+        print(
+            f"left out: {left:,} of {len(queries):,} queries, for which the rules leave {few}. Mine fewer, change the "
+            "limits, or add --documents."
+        )
 
 
 def columns_of(layout: str, negatives: int, with_scores: bool) -> list[str]:

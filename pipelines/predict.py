@@ -7,9 +7,9 @@ python -m pipelines.predict --model saved_models/mine --input test.csv --output 
 
 import contextlib
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from json import dumps
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from .runs.answers import Answers, CountedAnswers, Options, exported_answers
 from .runs.cutting import say_cut
 from .runs.outputs import check_outputs, cleaning_up
 from .runs.task_options import Files, Generation
+from .runs.trained_columns import columns_for
 from .serve.exports import find_export
 
 
@@ -41,9 +42,12 @@ def predict(
     columns: Columns = GUESSED,
     generation: Generation = Generation(),
     engine: Literal["keras", "onnx"] = "keras",
+    json: bool = False,
     texts: tuple[str, ...] = (),
 ) -> None:
     """Reads one input per line or row and writes one answer per line, in order and in constant memory.
+
+    The answers are JSON lines, and tables in a terminal.
 
     A line is a text. A tab separates the texts of a pair, a question from its context, or a context and its choices.
     Empty lines are skipped. A line that begins with { is JSON: {"text"}, {"text", "pair"}, {"words": [...]},
@@ -61,16 +65,19 @@ def predict(
         null_threshold: null odds above which the answer to a question is empty (SQuAD 2.0). Default: the answer is
             never empty.
         prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
-        columns: names of the columns that cannot be guessed: text, and pair of texts.
+        columns: names of the columns of a table: text, and pair of texts. Default: those that `finetune` read, or else
+            guessed.
         engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU. The model is exported the first
             time, and the export is kept in the user's cache folder. A folder that already is an export in ONNX is
             always run by ONNX Runtime.
+        json: print JSON lines in a terminal, too.
         texts: texts to run the model on, instead of a file or standard input.
     """
     _check_texts(texts, input)
     check_outputs({"--output": output}, {"--input": input})
     answers = answers_with(model, engine, Options(top, batch_size, null_threshold, prefix, generation))
-    spec = task_of(task).with_columns(columns)
+    spec = task_of(task)
+    spec = spec.with_columns(columns_for(model, columns, spec.columns))
     inputs = read_inputs(
         *(texts or input or sys.stdin, answers.form, spec.columns),
         *(files.encoding, files.format, spec.layouts, answers.labels),
@@ -78,7 +85,7 @@ def predict(
     if not texts and input is None and sys.stdin.isatty():
         print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
     counted = CountedAnswers(answers)
-    write(answers_of(inputs, counted.answer, answers.chunk), output)
+    write(answers_of(inputs, counted.answer, answers.chunk), output, as_json=json)
     say_cut(counted.sentence())
 
 
@@ -92,13 +99,19 @@ def answers_with(model: str, engine: str, options: Options) -> Answers:
     return model_answers(folder if engine == "onnx" else model, options)
 
 
-def write(answers: Iterable[dict], output: Path | None) -> None:
-    """Writes answers as JSON lines to a file or to standard output."""
+def write(answers: Iterable[dict], output: Path | None, as_json: bool) -> None:
+    """Writes answers as JSON lines to a file or to standard output, or prints tables if that is a terminal."""
+    if output is None and not as_json and sys.stdout.isatty():
+        from .show.answers import print_answer
+
+        for answer in answers:
+            print_answer(answer)
+        return
     if hasattr(sys.stdout, "reconfigure"):  # the encoding of the terminal may differ from that of the text
         sys.stdout.reconfigure(encoding="utf-8")
     with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as file:
         for answer in answers:
-            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            file.write(dumps(answer, ensure_ascii=False) + "\n")
             file.flush()
     if output:
         print(f"wrote {output}")
@@ -139,7 +152,7 @@ main = Command(
     groups={
         "model": ("model", "batch_size", "engine"),
         "data": ("texts", "input", "output", "task"),
-        "answers": ("top", "null_threshold"),
+        "answers": ("top", "null_threshold", "json"),
         "generation": ("prefix",),
     },
     first=("model", "texts"),

@@ -4,18 +4,22 @@ python -m pipelines.search "how do cats rest" --model saved_models/mine --docume
 python -m pipelines.search "how do cats rest" --model bm25 --documents corpus.txt --reranker saved_models/reranker
 """
 
-import json
+import sys
+from json import dumps
+from pathlib import Path
+from textwrap import shorten
 
 from kerasbert.retrieval import BM25, search
 from kerasbert.retrieval.evaluation import is_embedder
 
 from .command_line.command import Command
+from .reading.documents import read_documents
 from .reading.tables import Reading
 from .runs.cutting import say_cut
-from .runs.losses import read_documents
 from .runs.searching import WORDS, loaded_reranker, loaded_stage
 from .runs.task_models import cut_documents
 from .runs.task_options import Files
+from .runs.vectors import read_vectors
 
 
 def find(
@@ -26,10 +30,14 @@ def find(
     top: int = 10,
     top_k: int = 100,
     batch_size: int = 32,
+    vectors: Path | None = None,
+    json: bool = False,
     files: Files = Files(),
     queries: tuple[str, ...] = (),
 ) -> None:
-    """Prints the best documents for each query, as JSON lines.
+    """Prints the best documents for each query: tables in a terminal, and JSON lines in a file or for a program.
+
+    A document has the id of its table (`id` or `_id`), or its number from 0, its score and its text.
 
     Args:
         documents: file with the documents: lines of text, or a table.
@@ -40,12 +48,18 @@ def find(
         top: number of documents to print.
         top_k: number of documents that the reranker scores.
         batch_size: texts per step.
+        vectors: vectors of the documents that `kerasbert embed` wrote with the same model, which are then not computed
+            again.
+        json: print JSON lines in a terminal, too.
         queries: what to search for.
     """
     if not queries:
         raise ValueError("A search needs a query. Received: none.")
-    texts = read_documents(documents, Reading(files.encoding, files.format), column)
+    read = read_documents(documents, Reading(files.encoding, files.format), column)
+    texts = read.texts
     stage = loaded_stage(model)
+    if vectors is not None and (stage == WORDS or not is_embedder(stage)):
+        raise ValueError(f"--vectors needs the embedder that wrote them. Received: --model {model}.")
     second = loaded_reranker(reranker)
     for loaded in (stage, second):
         if loaded is not None and loaded != WORDS:
@@ -54,22 +68,36 @@ def find(
     if stage == WORDS:
         found = BM25(texts).search(queries, count)
     elif is_embedder(stage):
-        vectors = (stage.embed_queries(list(queries), batch_size), stage.embed_documents(texts, batch_size))
-        found = search(*vectors, count, stage.similarity)
+        stored = stage.embed_documents(texts, batch_size) if vectors is None else read_vectors(vectors, len(texts))
+        found = search(stage.embed_queries(list(queries), batch_size), stored, count, stage.similarity)
     else:
         raise ValueError(f"--model must be {WORDS} or an embedder. Received: {model}. A reranker is for --reranker.")
     for query, numbers, scores in zip(queries, *found, strict=True):
-        best = [(texts[n], float(s)) for n, s in zip(numbers, scores, strict=True) if n >= 0]
+        best = [(int(n), float(s)) for n, s in zip(numbers, scores, strict=True) if n >= 0]
         if second is not None and best:
-            ranked = second.rank(query, [text for text, _ in best], batch_size=batch_size)
-            best = [(row["text"], row["score"]) for row in ranked]
-        rows = [{"text": text, "score": score} for text, score in best[:top]]
-        print(json.dumps({"query": query, "documents": rows}, ensure_ascii=False))
+            ranked = second.rank(query, [texts[n] for n, _ in best], batch_size=batch_size)
+            best = [(best[row["index"]][0], row["score"]) for row in ranked]
+        rows = [{"id": read.ids[n], "score": score, "text": texts[n]} for n, score in best[:top]]
+        _print(query, rows, json)
+
+
+def _print(query: str, rows: list[dict], as_json: bool) -> None:
+    """Prints the documents of a query."""
+    if as_json or not sys.stdout.isatty():
+        print(dumps({"query": query, "documents": rows}, ensure_ascii=False))
+    else:
+        from .show.answers import print_answer
+
+        found = [{**row, "text": shorten(row["text"], 300, placeholder=" ...")} for row in rows]
+        print_answer({"input": query, "documents": found})
 
 
 main = Command(
     find,
-    groups={"data": ("queries", "documents", "column", "top"), "model": ("model", "reranker", "top_k")},
+    groups={
+        "data": ("queries", "documents", "column", "vectors", "top", "json"),
+        "model": ("model", "reranker", "top_k"),
+    },
     first=("queries",),
 )
 

@@ -131,6 +131,7 @@ class StoredWeights:
     """
 
     holds_all = False  # whether the weights of `KEPT_APART` are here, too
+    left_out: str | None = None  # the kind of head whose weights are ignored
 
     def __init__(self, family, files):
         self.family = family
@@ -171,11 +172,13 @@ class StoredWeights:
 
     def leave_out(self, kind):
         """Ignores the tensors of one kind of head, because they were trained for other labels."""
+        before = len(self.names)
         for path, entry in self.family.huggingface.names.items():
             theirs = entry if isinstance(entry, str) else entry.name
             if path.split("/")[0] == kind:
                 self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
         self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELED_PARTS}
+        self.left_out = kind if len(self.names) < before else None
 
     @property
     def config_fields(self):
@@ -306,7 +309,10 @@ def _make_new(model, variables, stored):
             # A pooler was created as zeros inside `zero_weights`. A head already has the initial values of its family.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
-    warn_caller(f"{stored.files.folder} has no weights for {', '.join(layers)}: new head; expected when fine-tuning.")
+    missing = [layer for layer in layers if layer.split("/")[0] != stored.left_out]
+    reasons = [f"has no weights for {', '.join(missing)}"] if missing else []
+    reasons += [f"has a {stored.left_out} for other labels"] if len(missing) < len(layers) else []
+    warn_caller(f"{stored.files.folder} {' and '.join(reasons)}: new head; expected when fine-tuning.")
 
 
 def written_as(model, path, as_module=False):

@@ -54,6 +54,7 @@ class QuantizedWeights:
     """
 
     holds_all = True
+    left_out: str | None = None
 
     def __init__(self, family, folder, saved):
         check_types(saved, {"layers": dict[str, str], "config": dict}, folder / "kerasbert.json")
@@ -76,6 +77,7 @@ class QuantizedWeights:
 
     def leave_out(self, kind):
         """Ignores the weights of one kind of head, because they were trained for other labels."""
+        self.left_out = kind if any(path.split("/")[0] == kind for path in self.names) else None
         self.names = {path: name for path, name in self.names.items() if path.split("/")[0] != kind}
         self.layers = {path: scheme for path, scheme in self.layers.items() if path.split("/")[0] != kind}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from .cells import column, is_missing, list_of, text_of, written_out
 from .choices import read_choices
 from .labeled import Columns, read_labeled
-from .tables import Format, Layout, Reading, json_values, read_rows
+from .tables import ColumnsRead, Format, Layout, Reading, json_values, read_rows
 from .tagged import read_tags
 
 KINDS = ("classes", "labels", "score", "tags", "questions", "choices", "sequences")
@@ -41,7 +41,7 @@ def read_examples(
     impossible: bool = True,
     format: Format = "auto",
     layouts: tuple[Layout, ...] = (),
-    say: Callable[[str], object] | None = None,
+    say: Callable[[ColumnsRead], object] | None = None,
 ) -> Examples:
     """Reads the examples of a file or of a data set on the hub (`hf://name:configuration#split`).
 
@@ -55,7 +55,7 @@ def read_examples(
         impossible: whether to keep questions without an answer.
         format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
-        say: function that gets a line about the columns that are read, such as `print`.
+        say: function that gets the columns that are read, such as `print`.
     """
     columns, reading = columns or Columns(), Reading(encoding, format, layouts, say=say)
     if kind in ("classes", "labels", "score"):

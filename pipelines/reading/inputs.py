@@ -151,7 +151,7 @@ def read_line(
 def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, place: str) -> str | tuple | list:
     """Returns the input in a table row or a JSON object. `place` is its place in the file, such as "row 3"."""
     number = place.rpartition(" ")[2]
-    form = form or _form_of(row)
+    form, columns = form or _form_of(row), columns.among(row)
     if form == "choices":
         context, choices, _ = choices_of(row, path, number, columns)
         return *context, choices
@@ -186,7 +186,7 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, pl
 def _text_columns(row: dict, columns: Columns, path: str | Path, place: str) -> Columns:
     """Returns the columns of a text and its pair, as for training. A column of sources also counts as the text."""
     known = {str(name).strip().lower(): name for name in row}
-    if columns.among(row).text is None and not any(name in known for name in (*TEXT_NAMES, *PAIR_NAMES)):
+    if columns.text is None and not any(name in known for name in (*TEXT_NAMES, *PAIR_NAMES)):
         source = next((known[name] for name in SOURCES if name in known), None)
         if source is not None:
             return Columns(source)

@@ -35,6 +35,18 @@ class Columns:
 GUESSED = Columns()
 
 
+class TrainedColumns(Columns):
+    """The columns that a model was trained on.
+
+    If a file lacks one of the texts, the columns are guessed. The label is only read where there is one.
+    """
+
+    def among(self, names: Iterable[str]) -> Columns:
+        if not {name for name in (self.text, self.pair) if name is not None} <= {*names}:
+            return GUESSED
+        return Columns(self.text, self.pair, self.label if self.label in names else None)
+
+
 class UsualColumns(Columns):
     """The column names of a known data set.
 

@@ -70,6 +70,32 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class ColumnsRead:
+    """The columns of a table that are read. As text, a sentence for the user.
+
+    Args:
+        path: the table.
+        texts: the columns of texts: names, or numbers if there is no header.
+        label: the column of labels, or None.
+        what: what the labels are called.
+    """
+
+    path: str | Path
+    texts: tuple[str, ...]
+    label: str | None = None
+    what: str = "label"
+
+    def __str__(self):
+        texts = ", ".join(map(_shown_column, self.texts))
+        label = "" if self.label is None else f", {self.what} in {_shown_column(self.label)}"
+        return f"{self.path}: text in {texts}{label}"
+
+
+def _shown_column(name: str) -> str:
+    return f"column {name}" if str(name).isdecimal() else str(name)
+
+
+@dataclass(frozen=True)
 class Reading:
     """Specifies how files are read.
 
@@ -78,22 +104,21 @@ class Reading:
         format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
         header: whether tables without a layout have a header.
-        say: function that gets a line about the columns that are read, such as `print`.
+        say: function that gets the columns that are read, such as `print`.
     """
 
     encoding: str = "utf-8"
     format: Format = "auto"
     layouts: tuple[Layout, ...] = ()
     header: bool = True
-    say: Callable[[str], object] | None = None
+    say: Callable[[ColumnsRead], object] | None = None
 
     def say_columns(
         self, path: str | Path, texts: Iterable[str], label: str | None = None, what: str = "label"
     ) -> None:
         """Says which columns of a table are read."""
         if self.say is not None:
-            names = ", ".join(map(str, texts))
-            self.say(f"{path}: text in {names}" + ("" if label is None else f", {what} in {label}"))
+            self.say(ColumnsRead(path, tuple(texts), label, what))
 
     def lines(self, path: Path) -> Iterator[str]:
         """Reads the lines of a file, in the requested encoding if it is valid, or else in the layout's encoding."""

@@ -111,7 +111,7 @@ def _tag_columns(
     columns = columns.among(header)
     word = word_column(columns, header, path)
     tag = _place(columns.label, header, TAG_NAMES, path) if header else number_of(columns, "label", -1, path)
-    said = [header[place] if header else f"column {place % width if width else place}" for place in (word, tag)]
+    said = [header[place] if header else str(place % width if width else place) for place in (word, tag)]
     reading.say_columns(path, said[:1], said[1], "tags")
     x: list[list[str]] = [[]]
     y: list[list[str]] = [[]]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .examples import Examples, read_examples
-from .tables import Format
+from .tables import ColumnsRead, Format
 from .tasks import TaskSpec
 
 
@@ -15,7 +15,7 @@ def read_task(
     format: Format = "auto",
     limit: int | None = None,
     training: bool = False,
-    say: Callable[[str], object] | None = None,
+    say: Callable[[ColumnsRead], object] | None = None,
 ) -> Examples:
     """Reads the examples of a task. The prefix of a text-to-text task is added to the texts. See `read_examples`."""
     keep = spec.impossible or not training

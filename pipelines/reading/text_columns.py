@@ -60,13 +60,14 @@ def read_text_columns(
         names, or all None.
     """
     asked, reading = columns or Columns(), reading or Reading()
-    texts = texts or tuple(name for name in (asked.text, asked.pair) if name is not None)
     if asked.are_numbers or any(name.isdecimal() for name in texts):
         reading = replace(reading, header=False)
     rows = list(read_rows(path, reading))
     if not rows:
         raise ValueError(f"{path} has no rows.")
-    names, label = _columns(list(rows[0]), asked.label, texts, path)
+    asked = asked.among(rows[0])
+    texts = texts or tuple(name for name in (asked.text, asked.pair) if name is not None)
+    names, label = columns_of_texts(list(rows[0]), asked.label, texts, path)
     x, y = [], []
     for number, row in enumerate(rows[:limit], start=1):
         x.append(tuple(_text(row, name, path, number) for name in names))
@@ -77,7 +78,16 @@ def read_text_columns(
     return Examples(_checked_lists(x, names, path), y)
 
 
-def _columns(names: list[str], label: str | None, texts: tuple[str, ...], path) -> tuple[list[str], str | None]:
+def columns_of_texts(
+    names: list[str], label: str | None, texts: tuple[str, ...], path: str | Path
+) -> tuple[list[str], str | None]:
+    """Returns the names of the columns of texts in a table, and of its label if it has one.
+
+    Args:
+        names: the names of all columns.
+        label, texts: those that are given; () for all but ids and the label.
+        path: the table, for error messages.
+    """
     missing = next((name for name in (*texts, *filter(None, [label])) if name not in names), None)
     if missing is not None:
         raise ValueError(f"{path} has no column {missing!r}. It has: {', '.join(map(str, names))}.")

@@ -14,6 +14,7 @@ from kerasbert.retrieval import Loss
 from kerasbert.training import RunLog, StopOnNaN, adamw, fine_tuning_rate, plot_curves
 
 from ..reading.examples import Examples
+from ..reading.tables import ColumnsRead
 from .adapting import Lora
 from .losses import KINDS, shown
 from .model_card import Measured
@@ -43,6 +44,7 @@ class TaskData:
         num_examples: number of the examples to train and to validate on, if the latter are a tenth of them.
         wording: the form of examples for a text-to-text model, or None.
         objective: the loss of an embedder or a reranker, or None.
+        columns: the columns of the table of `training`, or None if there are none.
     """
 
     kind: str
@@ -53,6 +55,7 @@ class TaskData:
     num_examples: int
     wording: Wording | None = None
     objective: Loss | None = None
+    columns: ColumnsRead | None = None
 
 
 @dataclass(frozen=True)

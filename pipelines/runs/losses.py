@@ -3,16 +3,15 @@
 import ast
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import kerasbert
 from kerasbert.retrieval import Loss, Matryoshka, NegativeRules, ScoreLoss, Splade, loss_of, mine_hard_negatives
 
 from ..command_line.options import Options
+from ..reading.documents import read_documents
 from ..reading.examples import Examples
-from ..reading.tables import Reading, read_rows
-from ..reading.text_columns import read_text_columns
+from ..reading.tables import Reading
 from .outputs import counted
 
 # {kind of examples: class of the model}
@@ -79,7 +78,7 @@ class Objective(Options):
         elif kind == "rerank" and loss.targets == "relevance":
             layout = "labeled-list"
         miner = kerasbert.load(self.miner) if self.miner else model_class(kind).from_preset(model)
-        corpus = [] if self.documents is None else read_documents(self.documents, reading)
+        corpus = [] if self.documents is None else read_documents(self.documents, reading).texts
         rules = NegativeRules(self.mine_negatives)
         rows = mine_hard_negatives(examples.x, miner, corpus, rules, layout, batch_size=batch_size)
         if not rows:
@@ -113,33 +112,6 @@ def kind_of_texts(model: Any) -> str | None:
     """The kind of examples that an embedder or a reranker reads, or None for other models."""
     names = [cls.__name__ for cls in type(model).__mro__]
     return next((kind for kind, name in KINDS.items() if name in names), None)
-
-
-def read_documents(path: str, reading: Reading, column: str | None = None) -> list[str]:
-    """Reads documents: the lines of a text file, or a table.
-
-    Args:
-        path: the file.
-        reading: encoding and format.
-        column: name of the column of a table. Default: its only column of texts, or `text`, after `title` and a space
-            if there is a title, as in the collections of BEIR.
-    """
-    if Path(path).suffix == ".txt" and column is None:
-        return [line.strip() for line in reading.lines(Path(path)) if line.strip()]
-    names = list(next(iter(read_rows(path, reading)), ()))
-    has_titles = column is None and {"title", "text"} <= set(names)
-    column = column or ("text" if "text" in names else None)
-    found = read_text_columns(path, texts=(column,) if column else (), reading=reading).x
-    if len(found[0]) != 1:
-        raise ValueError(
-            f"Documents must be in one column, or in one that is called text. Received: {path} with the columns "
-            f"{', '.join(map(str, names))}. Rename the column to text, or for kerasbert search use --column NAME."
-        )
-    texts = [text for (text,) in found]
-    if not has_titles:
-        return texts
-    titles = [str(row.get("title") or "").strip() for row in read_rows(path, reading)]
-    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 
 def default_loss(kind: str, examples: Examples) -> Loss:

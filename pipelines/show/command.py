@@ -9,12 +9,10 @@ python -m pipelines.show neighbors saved_models/quickstart bank --output neighbo
 """
 
 import functools
-import sys
 from pathlib import Path
 from typing import Literal
 
 import kerasbert
-from kerasbert.command_line import printable
 from kerasbert.data import Tokenizer
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
 
@@ -29,6 +27,7 @@ from . import papers as paper_pictures
 from . import predictions as prediction_pictures
 from . import rows as row_pictures
 from .bars import bars_figure, print_bars
+from .console import terminal_console
 from .corruption import Example
 from .files import check_pictures, write_pictures
 from .html import page
@@ -87,7 +86,7 @@ def corruption(
     else:
         settings = find_recipe(recipe).with_settings(list(set))
         pictures, title = corruption_pictures.corrupted(settings, example), f"Corruption by {recipe}"
-    row_pictures.print_rows(pictures, _console())
+    row_pictures.print_rows(pictures, terminal_console())
     write_pictures(outputs, {".html": lambda: page(title, row_pictures.rows_as_html(pictures), row_pictures.STYLE)})
 
 
@@ -192,7 +191,7 @@ def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[
     """
     check_pictures(output, (".html", ".png", ".svg"))
     pictures = prediction_pictures.predictions(kerasbert.load(model), texts, top)
-    print_bars(pictures, _console())
+    print_bars(pictures, terminal_console())
     title = f"Predictions of {Path(model).name}"
     html = functools.partial(prediction_pictures.predictions_page, title, pictures)
     figure = functools.partial(bars_figure, pictures, "probability")
@@ -226,24 +225,10 @@ def neighbors(
     static = attention_pictures.load_backbone(table) if table else None
     backbone, tokenizer = attention_pictures.load_backbone(model)
     found = neighbor_pictures.neighbors(backbone, tokenizer, word, sentences, static, top, layer)
-    neighbor_pictures.print_neighbors(found, _console())
+    neighbor_pictures.print_neighbors(found, terminal_console())
     html = functools.partial(neighbor_pictures.neighbors_page, f"Neighbors of {word}", found)
     figure = functools.partial(bars_figure, [found.static, *found.contextual], "cosine")
     write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
-
-
-def _console():
-    """Creates a console without automatic highlighting, which escapes the control characters of texts."""
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class PrintableConsole(Console):
-        def render(self, renderable, options=None):
-            for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-    terminal = getattr(sys.stdout, "unfiltered", None)
-    return PrintableConsole(highlight=False, emoji=False, markup=False, file=terminal)
 
 
 main = Commands(

@@ -12,18 +12,19 @@ from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.retrieval import CoSENT, Matryoshka, MultipleNegatives, Splade, retrieve
 from kerasbert.tasks import Reranker, TextEmbedder
-from pipelines.embed import embed, write_vectors
+from pipelines.embed import embed
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.mine import Rules, mine
+from pipelines.reading.documents import read_documents
 from pipelines.reading.examples import Examples
 from pipelines.reading.labeled import Columns
-from pipelines.reading.tables import Reading
 from pipelines.reading.text_columns import expanded, read_searches, read_text_columns
-from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, read_documents, shown
+from pipelines.runs.losses import Objective, check_examples, default_loss, parsed_loss, shown
 from pipelines.runs.searching import Stages
 from pipelines.runs.task_options import Optimizer, Start, Training
 from pipelines.runs.text_scores import text_pair_scores
+from pipelines.runs.vectors import read_vectors, write_vectors
 from pipelines.search import find
 
 pytestmark = pytest.mark.one_backend
@@ -286,6 +287,12 @@ def test_mined_files(model, pairs, tmp_path, capsys):
     assert list(rows[0]) == ["query", "positive", "negative_1", "negative_2"] and len(rows) == 16
     assert all(len({*row.values()}) == 4 for row in rows)
     assert [texts[:2] for texts in read_text_columns(output).x] == PAIRS
+    assert "left out" not in capsys.readouterr().out
+    twice = table(tmp_path / "twice.jsonl", [(PAIRS[0][0], text) for _, text in PAIRS[:14]] + PAIRS[14:], ("q", "p"))
+    mine(twice, model, output, rules=Rules(num_negatives=3))  # of 16 documents, 14 are positives of the first query
+    said = capsys.readouterr().out
+    assert "2 examples of 2 queries" in said
+    assert "left out: 1 of 3 queries, for which the rules leave fewer than 3 negatives. Mine fewer, change" in said
     names = {
         ("triplet", True): ["query", "positive", "negative", "scores"],
         ("labeled-pair", False): ["query", "document", "label"],
@@ -344,21 +351,70 @@ def test_searching_a_file(tuned, tmp_path, capsys):
 
 def test_documents_in_tables(tmp_path):
     """The only column of texts, or `text` after the title, or the one that is named."""
-    reading = Reading()
 
     def read(row, column=None):
         (tmp_path / "documents.jsonl").write_text(json.dumps(row))
-        return read_documents(str(tmp_path / "documents.jsonl"), reading, column)
+        found = read_documents(tmp_path / "documents.jsonl", column=column)
+        return found.texts[0], found.ids[0]
 
-    assert read({"id": "1", "body": "A cat."}) == ["A cat."]
-    assert read({"url": "x", "text": "A cat."}) == ["A cat."]
-    assert read({"_id": "1", "title": "Cats", "text": "A cat."}) == ["Cats A cat."]
-    assert read({"_id": "1", "title": "", "text": "A cat."}) == ["A cat."]
-    assert read({"title": "Cats", "body": "A cat."}, "body") == ["A cat."]
+    assert read({"id": "1", "body": "A cat."}) == ("A cat.", "1")
+    assert read({"url": "x", "text": "A cat."}) == ("A cat.", 0)
+    assert read({"url": "x", "review": "A cat."}) == ("A cat.", 0)
+    assert read({"_id": "7", "title": "Cats", "text": "A cat."}) == ("Cats A cat.", "7")
+    assert read({"_id": "7", "title": "", "text": "A cat."}) == ("A cat.", "7")
+    assert read({"_id": "7", "title": "Cats", "text": ""}) == ("Cats", "7")  # as some documents of BEIR
+    assert read({"_id": "7", "title": "Cats", "text": "A cat."}, "text") == ("A cat.", "7")
+    assert read({"title": "Cats", "body": "A cat."}, "body") == ("A cat.", 0)
     with pytest.raises(ValueError, match="with the columns title, body. Rename the column to text, or"):
         read({"title": "Cats", "body": "A cat."})
     with pytest.raises(ValueError, match="has no column 'bodies'"):
         read({"title": "Cats", "body": "A cat."}, "bodies")
+    with pytest.raises(ValueError, match="Every row needs a text in 'text'. Received: .* row 1 without it"):
+        read({"_id": "7", "text": " "})
+    (tmp_path / "lines.txt").write_text("one\n\ntwo\n")
+    assert read_documents(tmp_path / "lines.txt").texts == ["one", "two"]
+    assert read_documents(tmp_path / "lines.txt").ids == [0, 1]
+    with pytest.raises(ValueError, match="`column` is for tables. Received: text for .*lines.txt"):
+        read_documents(tmp_path / "lines.txt", column="text")
+    (tmp_path / "lines.txt").write_text("\n")
+    with pytest.raises(ValueError, match="lines.txt has no texts"):
+        read_documents(tmp_path / "lines.txt")
+
+
+def test_searching_stored_vectors(tuned, model, tmp_path, capsys):
+    rows = [(f"doc-{number}", word, text) for number, (word, (_, text)) in enumerate(zip(WORDS, PAIRS, strict=True))]
+    path, vectors = table(tmp_path / "documents.jsonl", rows, ("_id", "title", "text")), tmp_path / "vectors.npy"
+    embed(path, str(tuned[0]), vectors, prompt="document")
+
+    def search(**options):
+        capsys.readouterr()
+        find(path, str(tuned[0]), queries=(PAIRS[5][0],), top=3, **options)
+        return json.loads(capsys.readouterr().out)["documents"]
+
+    assert search(vectors=vectors) == search()
+    assert {"id": search()[0]["id"], "text": search()[0]["text"]} in [
+        {"id": name, "text": f"{title} {text}"} for name, title, text in rows
+    ]
+    write_vectors(vectors, np.load(vectors)[:-1])
+    with pytest.raises(ValueError, match="Every document needs a vector. Received: 16 documents, and .* with 15 vec"):
+        search(vectors=vectors)
+    with pytest.raises(ValueError, match="--vectors needs the embedder that wrote them. Received: --model bm25"):
+        find(path, "bm25", queries=("a",), vectors=vectors)
+    with pytest.raises(FileNotFoundError, match="There is no file .*none.npy. Write it with kerasbert embed"):
+        search(vectors=tmp_path / "none.npy")
+    (tmp_path / "broken.npz").write_bytes(b"PK no archive")
+    with pytest.raises(ValueError, match="Vectors must be a file that kerasbert embed wrote. Received: .*broken.npz"):
+        search(vectors=tmp_path / "broken.npz")
+
+
+def test_vectors_are_read_as_written(tmp_path):
+    sparse = scipy.sparse.csr_matrix(np.eye(3, dtype="float32"))
+    write_vectors(tmp_path / "sparse.npz", sparse)
+    assert (read_vectors(tmp_path / "sparse.npz", 3) != sparse).nnz == 0
+    tokens = [np.ones((2, 3)), np.zeros((1, 3))]
+    write_vectors(tmp_path / "tokens.npz", tokens)
+    for found, expected in zip(read_vectors(tmp_path / "tokens.npz", 2), tokens, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_models_that_are_no_rerankers(model, pairs, tmp_path):

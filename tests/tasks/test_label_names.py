@@ -145,3 +145,13 @@ def test_a_regression_has_one_output(tiny_backbone, tmp_path):
     with pytest.warns(UserWarning, match="new head"):
         model = TextClassifier.from_preset(tmp_path, labels=["x", "y", "z"])
     assert (model.problem, model.labels) == ("classes", ["x", "y", "z"])
+
+
+def test_the_warning_about_a_new_head_says_why_it_is_new(tiny_backbone, tokenizer, tmp_path):
+    """The folder has a head of the same size, but for other labels; or it has none at all."""
+    TextClassifier(tiny_backbone(), labels=["bad", "good"], tokenizer=tokenizer).save_to_preset(tmp_path / "mood")
+    with pytest.warns(UserWarning, match="mood has a classifier for other labels: new head; expected when fine-tuning"):
+        TextClassifier.from_preset(tmp_path / "mood", labels=["cat", "dog"])
+    tiny_backbone().save_to_preset(tmp_path / "bare")
+    with pytest.warns(UserWarning, match="bare has no weights for classifier.*: new head; expected when fine-tuning"):
+        TextClassifier.from_preset(tmp_path / "bare", labels=["cat", "dog"])

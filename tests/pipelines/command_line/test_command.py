@@ -218,6 +218,11 @@ def test_labels_and_tokens_in_a_terminal(terminal, monkeypatch, capsys, tmp_path
         monkeypatch.setenv("TERM", "xterm-256color")
     predict([str(tmp_path / "model"), "the cat\x1b[5A"], "kerasbert predict")
     printed = capsys.readouterr().out
+    if terminal:
+        assert r"the cat\u001b[5A" in printed and "\x1b[5A" not in printed and "\x1b[31m" not in printed
+        assert r"label  \u001b[31mbad" in re.sub(r"\x1b\[[\d;]*m", "", printed)
+        predict([str(tmp_path / "model"), "the cat\x1b[5A", "--json"], "kerasbert predict")
+        printed = capsys.readouterr().out
     assert "\x1b" not in printed and "\x9b" not in printed
     answer = json.loads(printed)
     assert answer["input"] == "the cat\x1b[5A" and set(answer["scores"]) == {"\x1b[31mbad", "good\x9b"}

@@ -373,4 +373,4 @@ def test_the_columns_that_are_read_are_said(kind, name, content, said, tmp_path)
     lines = []
     (tmp_path / name).write_text(content)
     read_examples(kind, tmp_path / name, say=lines.append)
-    assert lines == [f"{tmp_path / name}: {said}"]
+    assert [str(line) for line in lines] == [f"{tmp_path / name}: {said}"]

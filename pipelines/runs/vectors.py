@@ -1,0 +1,61 @@
+"""Files of vectors: .npy for dense ones, .npz for those of sparse and multi-vector embedders."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.data.text.files import written_whole
+from kerasbert.retrieval.search import is_sparse
+
+
+def write_vectors(path: Path, vectors: Any) -> None:
+    """Writes vectors: numpy (n, m), scipy CSR (n, m), or a list of arrays (tokens, m)."""
+    check_suffix(path, vectors)
+    with written_whole(path) as file:
+        if isinstance(vectors, np.ndarray):
+            np.save(file, vectors)
+        elif is_sparse(vectors):
+            import scipy.sparse
+
+            scipy.sparse.save_npz(file, vectors)
+        else:
+            np.savez(file, vectors=np.concatenate(vectors), lengths=np.array([len(one) for one in vectors]))
+
+
+def check_suffix(path: Path, vectors: Any) -> None:
+    """Raises a ValueError unless a file has the extension of the kind of vectors."""
+    wanted = ".npy" if isinstance(vectors, np.ndarray) else ".npz"
+    if path.suffix != wanted:
+        kind = "dense" if wanted == ".npy" else "sparse" if is_sparse(vectors) else "multi-vector"
+        raise ValueError(f"The output of a {kind} embedder must end in {wanted}. Received: {path}.")
+
+
+def read_vectors(path: Path, count: int) -> Any:
+    """Reads what `write_vectors` wrote for `count` texts.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a file of vectors, or has vectors of another number of texts.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}. Write it with kerasbert embed.")
+    try:
+        stored = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            found: Any = stored
+        elif "lengths" in stored:
+            found = np.split(stored["vectors"], np.cumsum(stored["lengths"])[:-1])
+        else:
+            import scipy.sparse
+
+            found = scipy.sparse.load_npz(path)
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise ValueError(f"Vectors must be a file that kerasbert embed wrote. Received: {path}: {error}.") from None
+    number = len(found) if isinstance(found, list) else found.shape[0]
+    if number != count:
+        raise ValueError(
+            f"Every document needs a vector. Received: {count:,} documents, and {path} with {number:,} vectors. Write "
+            "it again with kerasbert embed."
+        )
+    return found
