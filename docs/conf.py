@@ -21,11 +21,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 os.environ["KERASBERT_DOCS"] = str(DOCS)  # where pages find docs/data
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-# A profile for the kernels: that of the user may change outputs, and the default one warns of TCP on loopback.
+# A profile for the kernels: that of the user may change outputs, and the default one warns of TCP on loopback. Results
+# are shown with four significant digits.
 os.environ["IPYTHONDIR"] = str(BUILD / "ipython")
 _profile = BUILD / "ipython" / "profile_default"
 _profile.mkdir(parents=True, exist_ok=True)
-(_profile / "ipython_kernel_config.py").write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
+(_profile / "ipython_kernel_config.py").write_text(
+    'c = get_config()\nc.IPKernelApp.log_level = "ERROR"\nc.PlainTextFormatter.float_precision = "%.4g"\n',
+    encoding="utf-8",
+)
 sys.path[:0] = [str(ROOT), str(DOCS / "_ext")]
 
 import kerasbert  # noqa: E402  (after the backend is chosen)

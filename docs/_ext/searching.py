@@ -73,6 +73,14 @@ QUERIES = {
     "batch inference": "troubleshooting",
     "random seed": "troubleshooting",
     "release notes": "release_notes",
+    "evaluation": "guides/evaluate",
+    "metrics": "guides/evaluate",
+    "confusion matrix": "guides/evaluate",
+    "clustering": "guides/clusters",
+    "paraphrase mining": "guides/clusters",
+    "duplicates": "guides/clusters",
+    "learning curves": "guides/pictures",
+    "visualization": "guides/pictures",
 }
 
 
