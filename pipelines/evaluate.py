@@ -104,10 +104,16 @@ def evaluate(
         scores, found = score_language_model(loaded, model, corpus, batch_size, length, steps), []
     else:
         raise ValueError(
-            "A task model is evaluated on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
-            f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
+            "A task model needs --data FILE. A language model needs --corpus FOLDER for its loss, or --task "
+            f"{MINIMAL_PAIRS} --data FOLDER. Received: a {type(loaded).__name__} with {_given(data, corpus)}."
         )
     return _written(scores, [given for _, given in found], output, answer_files, json)
+
+
+def _given(data: Sequence[str], corpus: Sequence[str]) -> str:
+    """Names the options that say what a model is evaluated on."""
+    given = [f"{name} {' '.join(values)}" for name, values in (("--data", data), ("--corpus", corpus)) if values]
+    return " and ".join(given) or "neither"
 
 
 def _answer_files(output: Path | None, answers: Path | None, sources: dict[str, str]) -> dict[str, Path | None]:

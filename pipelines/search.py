@@ -9,6 +9,7 @@ from json import dumps
 from pathlib import Path
 from textwrap import shorten
 
+from kerasbert.checkpoints.folder import shipped_folder
 from kerasbert.retrieval import BM25, search
 from kerasbert.retrieval.evaluation import is_embedder
 
@@ -53,8 +54,7 @@ def find(
         json: print JSON lines in a terminal, too.
         queries: what to search for.
     """
-    if not queries:
-        raise ValueError("A search needs a query. Received: none.")
+    _check_queries(queries, model)
     read = read_documents(documents, Reading(files.encoding, files.format), column)
     texts = read.texts
     stage = loaded_stage(model)
@@ -81,8 +81,24 @@ def find(
         _print(query, rows, json)
 
 
+def _check_queries(queries: tuple[str, ...], model: str) -> None:
+    """Raises a ValueError if there is no query, or if one of them names the model that the others are for."""
+    if not queries:
+        raise ValueError("A search needs a query. Received: none.")
+    named = next((query for query in queries if model == WORDS and is_model(query)), None)
+    if named is not None:
+        raise ValueError(f"A query must be a text. Received: {named}, which is a model. Use --model {named}.")
+
+
+def is_model(name: str) -> bool:
+    """Whether a text names a model: a folder, hf://org/name or a model that comes with the package."""
+    return name.startswith("hf://") or (Path(name) / "config.json").is_file() or shipped_folder(name) is not None
+
+
 def _print(query: str, rows: list[dict], as_json: bool) -> None:
     """Prints the documents of a query."""
+    if not rows:
+        print(f"No document shares a word with {query!r}. An embedder finds other words: --model.", file=sys.stderr)
     if as_json or not sys.stdout.isatty():
         print(dumps({"query": query, "documents": rows}, ensure_ascii=False))
     else:

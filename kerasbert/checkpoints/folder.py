@@ -100,6 +100,12 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
         if found is not None:
             return found
         known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
+        if str(path) in size_names():
+            raise FileNotFoundError(
+                f"{str(path)!r} is a size, which has no weights. A model is a folder, hf://org/name, or one that comes "
+                f"with kerasbert ({known}). `from_preset({str(path)!r}, load_weights=False)` of a class creates one "
+                "with random weights."
+            )
         close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
         owner = next((owner for owner, names in _PUBLISHED.items() if re.fullmatch(names, str(path))), None)
         close = close if owner is None else [f"hf://{owner}/{path}"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .mistakes import takes_several
-from .options import CONFIG, CONFIG_HELP, Option, helps, negated, options_of
+from .options import CONFIG, Option, config_help, helps, negated, options_of
 
 MOST_LINES = 60  # of the text of `--help`; `--help-all` prints the rest
 INDENT = 24  # column of the descriptions
@@ -117,7 +117,7 @@ def _sections(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> list
             found.setdefault(option.name, []).append(option)
         elif option.name not in grouped:
             others.append(option)
-    found["other"] = [*others, Option(CONFIG, Path, CONFIG_HELP, None)]
+    found["other"] = [*others, Option(CONFIG, Path, config_help(options), None)]
     return [(title, [entry for option in found[title] for entry in _entries(option)]) for title in found]
 
 

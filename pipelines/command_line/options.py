@@ -5,14 +5,19 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 CONFIG = "config"  # the option that names a file of options
-CONFIG_HELP = (
-    "YAML file with options of this command, such as `batch_size: 32`. Options on the command line replace those of "
-    "the file, but --set adds to them."
-)
+
+
+def config_help(options: Iterable[str]) -> str:
+    """Describes the option CONFIG of a command with these options."""
+    added = ", but --set adds to them" if "set" in options else ""
+    return (
+        "YAML file with options of this command, such as `batch_size: 32`. Options on the command line replace those "
+        f"of the file{added}."
+    )
 
 
 class Options:
@@ -112,7 +117,7 @@ def options_class(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> 
         named = tyro.conf.arg(name=title.replace("_", " "), help="")
         fields.append((f"group_{number}", typing.Annotated[inner, named, tyro.conf.OmitArgPrefixes]))
     fields += [field(option) for option in options.values() if option.name not in titles]
-    shown = tyro.conf.arg(help=CONFIG_HELP)
+    shown = tyro.conf.arg(help=config_help(options))
     fields.append((CONFIG, typing.Annotated[Path | None, shown], dataclasses.field(default=None)))
     return dataclasses.make_dataclass(function.__name__, fields, kw_only=True)
 

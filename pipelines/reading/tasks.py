@@ -41,7 +41,10 @@ class TaskSpec:
     def sources(self) -> tuple[str, str]:
         """The training data and the held-out data on the hub."""
         if self.hub is None:
-            raise ValueError("A kind of task needs data. Received: no --data. Give files, or hf://name.")
+            raise ValueError(
+                "`data` must be a file of examples, such as train.csv, or hf://name: only tasks that are the name of a "
+                "data set have their own. Received: no --data."
+            )
         return tuple(f"hf://{self.hub}#{split}" for split in self.splits)
 
 

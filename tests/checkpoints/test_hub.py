@@ -142,3 +142,8 @@ def test_without_a_network_there_is_one_message(error, monkeypatch):
 def test_names_of_published_models_lead_to_the_hub(name, suggested):
     with pytest.raises(FileNotFoundError, match=rf"There is no model '{name}'. Did you mean {suggested}\?"):
         kerasbert.load(name)
+
+
+def test_names_of_sizes_are_no_models():
+    with pytest.raises(FileNotFoundError, match="'bert_base' is a size, which has no weights. A model is a folder"):
+        kerasbert.load("bert_base")

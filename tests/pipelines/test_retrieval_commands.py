@@ -347,6 +347,13 @@ def test_searching_a_file(tuned, tmp_path, capsys):
         assert scores == sorted(scores, reverse=True) and len(scores) <= 3
     with pytest.raises(ValueError, match="needs a query. Received: none"):
         find(str(path))
+    with pytest.raises(
+        ValueError, match="A query must be a text. Received: bert_mini_en, which is a model. Use --model"
+    ):
+        find(str(path), queries=("bert_mini_en", "a query"))
+    capsys.readouterr()
+    find(str(path), queries=("zzz",))
+    assert "No document shares a word with 'zzz'" in capsys.readouterr().err
 
 
 def test_documents_in_tables(tmp_path):

@@ -27,8 +27,8 @@ def locked(folder: Path, name: str = LOCK, wait: bool = False) -> Iterator[bool]
     """Context manager that locks a folder for this process. A file in the folder names process and host.
 
     The operating system releases the lock whenever the process ends, so the lock file of a process that was killed is
-    recognized as stale and taken over. If the folder is new and still empty at the end, it is removed. The value is
-    False if the file system has no locks.
+    recognized as stale and taken over. Folders that are created here and still empty at the end are removed. The value
+    is False if the file system has no locks.
 
     Args:
         folder: a folder, created if it does not exist.
@@ -39,7 +39,7 @@ def locked(folder: Path, name: str = LOCK, wait: bool = False) -> Iterator[bool]
         ValueError: if another process works in the folder, and `wait` is False.
     """
     folder = Path(folder)
-    existed = folder.exists()
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     file, held = _acquired(folder / name, wait)
     try:
@@ -50,9 +50,9 @@ def locked(folder: Path, name: str = LOCK, wait: bool = False) -> Iterator[bool]
         with contextlib.suppress(OSError):  # Windows cannot remove an open file, but an empty file does no harm
             (folder / name).unlink(missing_ok=True)
         file.close()
-        if not existed:
-            with contextlib.suppress(OSError):  # the folder has files now
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # the folder has files now
+            for path in created:
+                path.rmdir()
 
 
 def _acquired(path: Path, wait: bool) -> tuple[BinaryIO, bool]:

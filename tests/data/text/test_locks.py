@@ -103,3 +103,14 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "_lock", refuse)
     with pytest.warns(UserWarning, match="has no locks .Function not implemented."), locked(tmp_path):
         pass
+
+
+def test_empty_folders_do_not_stay(tmp_path):
+    """A command that fails before it writes leaves no folders, also above its output."""
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(RuntimeError), locked(tmp_path / "kept" / "models" / "mine"):
+        raise RuntimeError
+    assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
+    with locked(tmp_path / "models" / "mine"):
+        (tmp_path / "models" / "mine" / "file").touch()
+    assert (tmp_path / "models" / "mine" / "file").is_file()

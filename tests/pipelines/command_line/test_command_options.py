@@ -81,7 +81,7 @@ plan:
 other:
   --tidy                sweep the floor
   --config PATH         YAML file with options of this command, such as `batch_size: 32`. Options on the command line
-                        replace those of the file, but --set adds to them
+                        replace those of the file
 """
 
 
