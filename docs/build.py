@@ -44,7 +44,7 @@ def build(pages=()):
         app = Sphinx(DOCS, DOCS, OUTPUT, BUILD / "doctrees", "html", freshenv=False, warningiserror=False)
         # docs/_ext is on the path since Sphinx read conf.py
         importlib.import_module("execution").execute_pages(app, PAGES_AT_A_TIME)
-        app.build()
+        app.build(force_all=not pages)  # Sphinx leaves entries of unchanged pages out of the search
     durations = _durations(app)
     for name, seconds in durations:
         print(f"{seconds:7.1f} s  {name}")

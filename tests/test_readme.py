@@ -70,7 +70,7 @@ def test_the_counts_of_the_comparison():
     peers = json.loads((REPOSITORY / "docs/data/checkpoints.json").read_text(encoding="utf-8"))["peers"]
     equal = [list(peers[name]["found"].values()).count(["equal"] * 2) for name in ("KerasHub", "ZeroModels")]
     count = len(peers["KerasHub"]["found"])
-    assert f"like those of {count} published encoders" in README
+    assert f"in the format of each of {count}\npublished encoders" in README
     assert f"| {count} | the reference | the reference | {equal[0]} | {equal[1]} |" in README
     assert f"KerasHub {peers['KerasHub']['version'][:4]} | ZeroModels {peers['ZeroModels']['version']}" in README
 

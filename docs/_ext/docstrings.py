@@ -4,6 +4,7 @@ They are plain text: code in single backticks, paragraphs, and sections such as 
 "name: description". Everything else, a star or a bar, is meant as it stands, so it is escaped.
 """
 
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -93,8 +94,23 @@ def as_rst(lines):
     return written
 
 
+def docstring_of(obj):
+    """The docstring of an object; that of a config lists its fields, whose comments are in the source."""
+    found = inspect.getdoc(obj) or ""
+    is_config = inspect.isclass(obj) and dataclasses.is_dataclass(obj) and obj.__name__.endswith("Config")
+    if not is_config or not (found == "" or found.startswith(f"{obj.__name__}(")):  # as dataclasses write it
+        return found
+    from family_tables import MEANINGS, field_comments  # imports Keras
+
+    comments = field_comments(obj)
+    entries = [f"    {each.name}: {comments[each.name] or MEANINGS[each.name]}." for each in dataclasses.fields(obj)]
+    return "\n".join(
+        [f"The sizes and settings of `{obj.__name__.removesuffix('Config')}`.", "", "Args:", *entries]
+    )
+
+
 def convert(app, what, name, obj, options, lines):
-    lines[:] = as_rst(lines)
+    lines[:] = as_rst(docstring_of(obj).splitlines() if what == "class" else lines)
 
 
 def short_signature(app, what, name, obj, options, signature, returned):
