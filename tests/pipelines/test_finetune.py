@@ -61,7 +61,7 @@ def test_evaluation_of_a_language_model(finished_run, corpora):
     other = evaluate(str(run / "model"), corpus=[f"text={corpora[1]}"], batch_size=2, length=12, steps=1)
     assert other["loss"] != scores["loss"]
     assert scores["below_unigram"] == pytest.approx(scores["unigram_entropy"] - scores["token_loss"])
-    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --data, too. Received: a MaskedLM"):
+    with pytest.raises(ValueError, match="--task minimal-pairs --data FOLDER. Received: a MaskedLM with neither"):
         evaluate(str(run / "model"))
 
 

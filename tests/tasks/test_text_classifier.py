@@ -236,7 +236,11 @@ def test_text_without_a_tokenizer_says_so(tokenizer):
 def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_kept):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.save_to_preset(tmp_path)
-    with contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: new head"):
+    with (
+        contextlib.nullcontext()
+        if is_kept
+        else pytest.warns(UserWarning, match="a classifier for other labels: new head")
+    ):
         again = TextClassifier.from_preset(tmp_path, **arguments)
     kernels = [to_numpy(m.classifier.dense.kernel) for m in (model, again)]
     assert (kernels[0].shape == kernels[1].shape and np.array_equal(*kernels)) == is_kept

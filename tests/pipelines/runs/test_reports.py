@@ -130,7 +130,10 @@ def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run,
     metrics = finetune(str(finished_run[0] / "model"), str(data), tmp_path / "m", str(data), **options)
     shown = capsys.readouterr().out
     assert metrics["epochs"] == 1 and "epoch 1 of 1  step " in shown
-    assert re.search(r"a\.jsonl: text in sentence, label in label\n\d+ examples, labels \w+ \d+, \w+ \d+", shown)
+    said = (
+        r"a\.jsonl: text in sentence, label in label\n\d+ examples, \d+ of them only for validation, labels \w+ \d+, "
+    )
+    assert re.search(said, shown)
     assert re.search(r"the weights of epoch [\d.]+ are kept, whose validation loss is the lowest: [\d.]+\n", shown)
     with open(tmp_path / "m" / "logs" / "seed_0" / "log.csv", newline="") as file:
         log = list(csv.DictReader(file))
