@@ -104,9 +104,7 @@ def docstring_of(obj):
 
     comments = field_comments(obj)
     entries = [f"    {each.name}: {comments[each.name] or MEANINGS[each.name]}." for each in dataclasses.fields(obj)]
-    return "\n".join(
-        [f"The sizes and settings of `{obj.__name__.removesuffix('Config')}`.", "", "Args:", *entries]
-    )
+    return "\n".join([f"The sizes and settings of `{obj.__name__.removesuffix('Config')}`.", "", "Args:", *entries])
 
 
 def convert(app, what, name, obj, options, lines):
