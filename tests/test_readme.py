@@ -25,12 +25,14 @@ def blocks(language):
 
 
 @pytest.mark.filterwarnings("ignore:.*new head; expected when fine-tuning")
-def test_python_blocks_run_in_order(tmp_path, monkeypatch):
+def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     *ours, theirs = blocks("python")
     names = {}
     for block in ours:
         exec(compile(block, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "door 0.83\n" in printed and "How do I change my password?\n" in printed
     assert (tmp_path / "saved_models/example/model.safetensors").exists()
     moods = names["classifier"].classify(["They laughed with joy.", "He was angry and cruel."])
     assert [mood["label"] for mood in moods] == ["good", "bad"]

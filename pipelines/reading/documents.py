@@ -60,7 +60,9 @@ def _of_table(rows: list[dict], path: str | Path, column: str | None) -> tuple[l
         texts.append(" ".join(text_of(row, name, path, number).strip() for name in filled or parts))
     name = next((name for name in names if str(name).strip().lower() in ("_id", "id") and name not in parts), None)
     ids = [row.get(name) for row in rows]
-    return texts, list(range(len(rows))) if name is None or any(map(is_missing, ids)) else ids
+    if name is None or any(map(is_missing, ids)):
+        return texts, list(range(len(rows)))
+    return texts, [one if isinstance(one, str | int) else str(one) for one in ids]
 
 
 def _column(names: list[str], path: str | Path) -> str:

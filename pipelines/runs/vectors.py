@@ -1,5 +1,6 @@
 """Files of vectors: .npy for dense ones, .npz for those of sparse and multi-vector embedders."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,8 @@ def read_vectors(path: Path, count: int) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}. Write it with kerasbert embed.")
     try:
-        stored = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
-        if isinstance(stored, np.ndarray):
-            found: Any = stored
-        elif "lengths" in stored:
-            found = np.split(stored["vectors"], np.cumsum(stored["lengths"])[:-1])
-        else:
-            import scipy.sparse
-
-            found = scipy.sparse.load_npz(path)
-    except (ValueError, OSError, EOFError, KeyError) as error:
+        found = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _read_archive(path)
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"Vectors must be a file that kerasbert embed wrote. Received: {path}: {error}.") from None
     number = len(found) if isinstance(found, list) else found.shape[0]
     if number != count:
@@ -59,3 +52,15 @@ def read_vectors(path: Path, count: int) -> Any:
             "it again with kerasbert embed."
         )
     return found
+
+
+def _read_archive(path: Path) -> Any:
+    """Reads vectors of sparse or multi-vector embedders."""
+    with path.open("rb") as file:
+        stored = np.load(file, allow_pickle=False)
+        if "lengths" in stored:
+            return np.split(stored["vectors"], np.cumsum(stored["lengths"])[:-1])
+        import scipy.sparse
+
+        file.seek(0)
+        return scipy.sparse.load_npz(file)

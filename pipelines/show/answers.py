@@ -44,11 +44,16 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, str | Number) for one in value)
 
 
+def _is_table(value: Any) -> bool:
+    """Whether a value is a list of dicts."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
 def _parts(name: str, value: Any) -> Iterator[Text | Table]:
     """What is printed for a field: a line, or a table for a list of dicts."""
-    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+    if _is_table(value):
         yield _table({key: [_shown(one.get(key, "")) for one in value] for key in value[0]})
-    elif isinstance(value, list) and value and isinstance(value[0], list) and isinstance(value[0][0], dict):
+    elif isinstance(value, list) and value and all(map(_is_table, value)):
         for number, rows in enumerate(value, start=1):
             if len(value) > 1:
                 yield Text(f"{name.removesuffix('s')} {number} of {len(value)}", style="dim")
@@ -76,6 +81,6 @@ def _shown(value: Any) -> str:
         return printable(str(value))  # before lines are broken
     if len(value) > SHOWN and all(isinstance(one, Number) for one in value):
         return f"{' '.join(map(_shown, value[: SHOWN // 2]))} ... ({len(value):,} numbers)"
-    if value and isinstance(value[0], list | tuple) and isinstance(value[0][0], Number):
+    if value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], Number):
         return f"{len(value):,} of {len(value[0]):,} numbers"
     return ("\n" if isinstance(value, tuple) else ", ").join(map(_shown, value)) or "none"

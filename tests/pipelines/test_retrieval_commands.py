@@ -409,9 +409,13 @@ def test_searching_stored_vectors(tuned, model, tmp_path, capsys):
         find(path, "bm25", queries=("a",), vectors=vectors)
     with pytest.raises(FileNotFoundError, match="There is no file .*none.npy. Write it with kerasbert embed"):
         search(vectors=tmp_path / "none.npy")
-    (tmp_path / "broken.npz").write_bytes(b"PK no archive")
-    with pytest.raises(ValueError, match="Vectors must be a file that kerasbert embed wrote. Received: .*broken.npz"):
-        search(vectors=tmp_path / "broken.npz")
+    np.savez(tmp_path / "whole.npz", vectors=np.ones((3, 2)), lengths=np.ones(3, int))
+    for content in (b"PK no archive", (tmp_path / "whole.npz").read_bytes()[:200]):
+        (tmp_path / "broken.npz").write_bytes(content)
+        with pytest.raises(
+            ValueError, match="Vectors must be a file that kerasbert embed wrote. Received: .*broken.npz"
+        ):
+            search(vectors=tmp_path / "broken.npz")
 
 
 def test_vectors_are_read_as_written(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
+from pipelines.reading.inputs import read_inputs
 from pipelines.reading.labeled import GUESSED, Columns, TrainedColumns
 from pipelines.reading.tables import ColumnsRead
 from pipelines.reading.tasks import task_of
@@ -102,3 +103,10 @@ def test_objective_with_named_texts(base, tmp_path):
     finetune(base, data, tmp_path / "model", task="embed", objective=objective, **ONCE)
     kept = json.loads((tmp_path / "model" / "metrics.json").read_text())
     assert kept["columns"] == {"text": "body", "pair": "summary"}
+
+
+def test_questions_and_sequences(tmp_path):
+    path = table(tmp_path / "a.csv", source=["x"] * 2, ask=["who?"] * 2, passage=["p"] * 2, where=["he sat"] * 2)
+    asked = [item.x for item in read_inputs(path, "questions", TrainedColumns("ask", "where", "answers"))]
+    assert asked == [("who?", "he sat")] * 2
+    assert [item.x for item in read_inputs(path, "sources", TrainedColumns("where", None, "to"))] == ["he sat"] * 2

@@ -45,6 +45,7 @@ def printed(answer, width=80):
         ),
         ({"input": "a", "vector": [0.5] * 32}, ["a", "  vector  0.5 0.5 0.5 0.5 ... (32 numbers)"]),
         ({"input": "a", "vectors": [[0.5] * 32] * 3}, ["a", "  vectors  3 of 32 numbers"]),
+        ({"input": "a", "masks": [[]], "vectors": []}, ["a", "  masks  none", "  vectors  none"]),
         ({"input": "[red]a", "text": "[bold]b"}, ["[red]a", "  text  [bold]b"]),  # no markup
         ({"input": "a\x1b[5A", "label": "\x1b[31mbad"}, [r"a\u001b[5A", r"  label  \u001b[31mbad"]),
     ],
