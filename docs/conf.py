@@ -58,6 +58,7 @@ extensions = [
     "long_code",
     "native_math",
     "searching",
+    "sections",
     "signs",
     "source_links",
     "summaries",
@@ -125,6 +126,7 @@ html_favicon = "_static/favicon.svg"
 html_additional_pages = {"404": "404.html"}
 templates_path = ["_templates"]
 html_static_path = ["_static"]
+html_search_scorer = str(DOCS / "_ext" / "scorer.js")
 html_css_files = ["site.css", "objective.css"]
 html_copy_source = False
 html_show_sourcelink = False

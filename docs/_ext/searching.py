@@ -1,7 +1,8 @@
 """The search of the built pages, as a browser runs it, and queries whose first hit must be the page that answers.
 
 `Search` reads `searchindex.js` and ranks as the `searchtools.js` of Sphinx 9 does: titles, entries of the index,
-objects, and words of the text. A hit counts once, with its best score; equal scores are in the order of their titles.
+objects, and words of the text, with the weights of `scorer.js`. A hit counts once, with its best score; equal scores
+are in the order of their titles.
 """
 
 import json
@@ -12,9 +13,12 @@ import snowballstemmer
 from sphinx.search.en import SearchEnglish
 from sphinx.util.index_entries import split_index_msg
 
+SCORER = (Path(__file__).parent / "scorer.js").read_text(encoding="utf-8")
+WEIGHTS = json.loads(re.search(r"const WEIGHTS = (\{.*?\});", SCORER, flags=re.DOTALL)[1])
+
 # {what a user types: the page that answers}
 QUERIES = {
-    "getting started": "installation",
+    "getting started": "quickstart",
     "install": "installation",
     "license": "installation",
     "cite": "installation",
@@ -98,6 +102,46 @@ QUERIES = {
     "duplicates": "guides/clusters",
     "learning curves": "guides/pictures",
     "visualization": "guides/pictures",
+    "train tokenizer": "guides/pretrain",
+    "BPE": "guides/pretrain",
+    "vector database": "guides/retrieval",
+    "FastAPI": "guides/serving",
+    "fp16": "mixed_precision",
+    "memory usage": "mixed_precision",
+    "POS tagging": "guides/tag",
+    "reproducibility": "troubleshooting",
+    "huggingface": "guides/hub",
+    "upload": "guides/hub",
+    "command line": "cheat_sheet",
+    "text generation": "guides/generation",
+    "beam search": "guides/generation",
+    "interpretability": "guides/pictures",
+    "cross encoder": "guides/rerank",
+    "bi-encoder": "guides/retrieval",
+    "zero shot": "guides/few_labels",
+    "SetFit": "guides/few_labels",
+    "quantize int8": "guides/quantize",
+    "whole word masking": "families/bert",
+    "Python version": "installation",
+    "YAML": "api/commands",
+    "flash attention": "accelerators",
+    "SPLADE": "guides/sparse",
+    "knowledge distillation": "guides/distil",
+    "freeze layers": "guides/keras_models",
+    "custom layer": "guides/keras_models",
+    "custom loss": "guides/custom",
+    "packing": "batches",
+    "padding": "batches",
+    "Parquet": "guides/tables",
+    "validation": "guides/evaluate",
+    "perplexity": "guides/evaluate",
+    "triplet loss": "losses",
+    "Matryoshka": "losses",
+    "faiss": "guides/retrieval",
+    "OpenVINO": "guides/export",
+    "BLiMP": "results/grammar",
+    "quickstart": "quickstart",
+    "ModernBERT": "families/modernbert",
 }
 
 
@@ -138,7 +182,7 @@ class Search:
                 for page, anchor in places:
                     own = self.index["titles"][page] == title
                     shown = title if own else f"{self.index['titles'][page]} > {title}"
-                    score = rounded(15 * len(query) / len(title)) + own
+                    score = rounded(15 * len(query) / len(title)) + own + self._weight(page)
                     yield page, shown, f"#{anchor}" if anchor is not None else "", None, score
 
     def _entries(self, query):
@@ -178,7 +222,18 @@ class Search:
         long = sum(len(word) > 2 for word in words)
         for page, found in scores.items():
             if len(found) in (len(words), long):
-                yield page, self.index["titles"][page], "", None, max(found.values())
+                in_headings = sum(page in self._pages_with_heading(word) for word in words)
+                score = max(found.values()) + self._weight(page) + WEIGHTS["heading"] * in_headings
+                yield page, self.index["titles"][page], "", None, score
+
+    def _weight(self, page):
+        name = self.index["docnames"][page]
+        folder = name.split("/")[0] if "/" in name else ""
+        return WEIGHTS.get(name, WEIGHTS.get(folder, 0))
+
+    def _pages_with_heading(self, word):
+        pages = self.index["titleterms"].get(word, [])
+        return [pages] if isinstance(pages, int) else pages
 
     def _pages_of(self, word):
         """The pages with a word in the text or a title, then those with longer words that contain it."""

@@ -154,10 +154,29 @@ def test_guides_execute_code_and_name_the_real_scale():
 
 
 def test_every_guide_is_in_the_sidebar_and_on_the_page_of_guides():
-    sidebar, table = PAGES[DOCS / "index.md"], PAGES[DOCS / "guides" / "index.md"]
+    sections, guides = importlib.import_module("sections"), PAGES[DOCS / "guides" / "index.md"]
+    sidebar = PAGES[DOCS / "index.md"]
+    for path in sorted((DOCS / "sections").glob("*.md")):
+        assert f"\nsections/{path.stem}\n" in sidebar, path.stem
+        for title in re.findall(r"```\{guides\} (.+)\n```", PAGES[path]):
+            assert PAGES[path].startswith(f"# {title}\n")
+            sidebar += sections.with_sidebar(sections.table_of(title, guides)).replace("\n../", "\n")
     for path in PAGES:
         if path.parent.name == "guides" and path.stem != "index":
-            assert f"\nguides/{path.stem}\n" in sidebar and f"]({path.stem}.md)" in table, path.stem
+            assert sidebar.count(f"\nguides/{path.stem}\n") == 1 and f"]({path.stem}.md)" in guides, path.stem
+
+
+def test_commands_with_output_are_those_that_ran():
+    """The page shows a command as a block of bash, and the output of a hidden cell; `| cat` leaves out progress bars."""
+    ran = 0
+    for path, text in PAGES.items():
+        hidden = re.findall(
+            r"((?:.*\n){5})```\{code-cell\} python\n:tags: \[remove-input\]\n!(.*?)(?: \| cat)?\n", text
+        )
+        for before, command in hidden:
+            ran += 1
+            assert f"```bash\n{command}\n```\n" in before, path.name
+    assert ran >= 2
 
 
 def test_the_speeds_on_pages_of_families_are_those_of_the_benchmarks():
