@@ -1,7 +1,8 @@
 """Docstrings of this package as reStructuredText.
 
 They are plain text: code in single backticks, paragraphs, and sections such as "Args:" whose entries are
-"name: description". Everything else, a star or a bar, is meant as it stands, so it is escaped.
+"name: description". "Example:" is Python code with prompts and outputs. Everything else, a star or a bar, is meant as
+it stands, so it is escaped.
 """
 
 import dataclasses
@@ -54,6 +55,12 @@ def definitions(lines):
     return written
 
 
+def code_block(lines, language=""):
+    """Lines as a block of code, without their common indentation."""
+    code = textwrap.dedent("\n".join(lines)).strip("\n").splitlines()
+    return [f".. code-block:: {language}" if language else "::", "", *(f"    {line}".rstrip() for line in code), ""]
+
+
 def as_rst(lines):
     """The lines of a docstring, converted."""
     lines, written, i = [line.rstrip() for line in lines], [], 0
@@ -67,19 +74,16 @@ def as_rst(lines):
             while stop < len(lines) and (not lines[stop] or lines[stop].startswith(" ")):
                 stop += 1
             body = lines[i + 1 : stop]
-            if section[2]:
+            if section[1] == "Example":
+                written += ["**Example:**", "", *code_block(body, "pycon")]
+            elif section[2]:
                 written += [f"**{section[1]}:** {plain(' '.join([section[2], *body]))}", ""]
             else:
                 written += [f"**{section[1]}:**", "", *definitions(body)]
         elif lines[i].startswith(" "):
             while stop < len(lines) and (not lines[stop] or lines[stop].startswith(" ")):
                 stop += 1
-            written += [
-                "::",
-                "",
-                *(f"    {line}" for line in textwrap.dedent("\n".join(lines[i:stop])).splitlines()),
-                "",
-            ]
+            written += code_block(lines[i:stop])
         elif lines[i].startswith("- "):
             while stop < len(lines) and lines[stop].startswith("  "):
                 stop += 1

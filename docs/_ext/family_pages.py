@@ -4,7 +4,7 @@
     :show: diagram
     ```
 
-`show` is one of diagram, facts, config, sizes, checkpoints, recipes and objective. `recipes` names the modules whose
+`show` is one of diagram, facts, config, layers, sizes, checkpoints, recipes and objective. `recipes` names the modules whose
 recipes are listed or, for `objective`, the recipes that corrupt the sentence. A `brief` picture of an objective is one
 without the original text and the notes.
 """
@@ -20,6 +20,7 @@ from family_tables import (
     backbone_of,
     checkpoints_table,
     config_table,
+    layers_table,
     model_types,
     objective_picture,
     recipes_table,
@@ -59,6 +60,7 @@ class FamilyPart(SphinxDirective):
             return self.facts(name)
         makers = {
             "config": lambda: config_table(name),
+            "layers": lambda: layers_table(name),
             "sizes": lambda: sizes_table(name),
             "checkpoints": lambda: checkpoints_table(name),
             "recipes": lambda: recipes_table(self.options["recipes"].split()),

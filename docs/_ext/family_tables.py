@@ -6,8 +6,10 @@ import importlib
 import inspect
 import io
 import tokenize
+from pathlib import Path
 
 import parameters
+from summaries import first_sentence
 
 RECIPE_COLUMNS = ("recipe", "what it is", "rows × tokens", "updates")
 # Fields that have the same meaning in every config. The comment of a field in its class comes first.
@@ -99,6 +101,39 @@ def config_table(name):
 
 def _text(value):
     return f"{value:_}" if type(value) is int and abs(value) >= 1_000 else repr(value)
+
+
+def layers_of(backbone):
+    """The layers that the files of a family define or import, in the order of their definition: [(module, class)]."""
+    import keras
+
+    from kerasbert.layers import Composite, Layer
+    from kerasbert.models import Backbone
+
+    folder = backbone.__module__.rpartition(".")[0]
+    names = [backbone.__module__]
+    if folder != "kerasbert.models":  # a family with a folder
+        path = Path(inspect.getfile(importlib.import_module(folder))).parent
+        names = [f"{folder}.{file.stem}" for file in sorted(path.glob("[!_]*.py"))]
+    found = {}
+    for name in names:
+        for value in vars(importlib.import_module(name)).values():
+            is_layer = inspect.isclass(value) and issubclass(value, keras.layers.Layer)
+            if is_layer and not issubclass(value, Backbone) and value not in (Composite, Layer, keras.layers.Layer):
+                if value.__module__.startswith("kerasbert."):
+                    found[value.__name__] = value
+    return sorted(found.values(), key=lambda value: (value.__module__ not in names, value.__name__))
+
+
+def layers_table(name):
+    """The layers of a family, its own first, with the first sentence of their docstrings."""
+    public = importlib.import_module("kerasbert.layers").__all__
+    lines = ["| layer | defined in | |", "|---|---|---|"]
+    for value in layers_of(backbone_of(name)):
+        title = value.__name__
+        shown = f"{{py:obj}}`{title} <kerasbert.layers.{title}>`" if title in public else f"`{title}`"
+        lines.append(f"| {shown} | `{value.__module__.replace('.', '/')}.py` | {first_sentence(value)} |")
+    return "\n".join(lines) + "\n"
 
 
 def sizes_table(name):

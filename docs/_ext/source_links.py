@@ -34,7 +34,7 @@ def mend(app, name, template, context, doctree):
         others = [one for one, entry in described.items() if one.endswith(last) and entry.docname == page]
         return f"{page}.html#{others[0]}" if len(others) == 1 else link[0]
 
-    context["body"] = re.sub(r"(api/\w+)\.html#(kerasbert\.[\w.]+)", mended, context.get("body", ""))
+    context["body"] = re.sub(r"(api/[\w/]+)\.html#(kerasbert\.[\w.]+)", mended, context.get("body", ""))
 
 
 def setup(app):

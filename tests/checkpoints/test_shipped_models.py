@@ -104,6 +104,41 @@ def test_their_cards_say_what_the_hub_shows(name):
     words = re.findall(r"\d+\.\d+", card.text)
     assert not [result for result in data.eval_results if str(result.metric_value) not in words]
     sections = re.findall(r"^## (.*)$", card.text, flags=re.MULTILINE)
-    assert sections == ["Intended use", "Limits", "Usage", "Data", "Evaluation", "Training", "License"]
+    assert sections == ["Intended use", "Limits", "Usage", "Data", "Evaluation", "Training", "License", "Citation"]
+    assert "](../" not in card.text  # a card on the Hub is alone
     text = re.sub(r"^(\|.*|.*https?://.*)$", "", card.text, flags=re.MULTILINE)
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", found_in.SHIPPED + found_in.ONLY_IN_CLONES)
+def test_the_snippets_of_their_cards_print_what_the_cards_say(name, monkeypatch, capsys):
+    if name == "modernbert_mini_en_embedder":
+        pytest.importorskip("sentence_transformers")
+    monkeypatch.chdir(REPOSITORY)
+    text = ModelCard.load(REPOSITORY / "saved_models" / name / "README.md").text
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, f"{name}/README.md", "exec"), {})
+        printed = set(re.findall(r"[\w.]+", capsys.readouterr().out))
+        assert len(printed) >= 4 and printed <= set(re.findall(r"[\w.]+", text)), printed
+
+
+@pytest.mark.parametrize("name", ["bert_mini_en", "modernbert_mini_en", "gpt2_mini_en"])
+def test_figures_of_cards_and_of_the_page_of_results_are_those_of_the_suite(name):
+    """Fine-tuning in the order of the card, and the paradigms that the table of the suite has."""
+    suite = (REPOSITORY / "benchmarks/studies/suite" / name / "suite.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/results/shipped_models.md").read_text(encoding="utf-8")
+    card = ModelCard.load(REPOSITORY / "saved_models" / name / "README.md").text
+    tasks = {"wnut17": "f1", "squad": "f1", "qnli": "accuracy", "stsb": "spearman", "summaries": "accuracy"}
+    tasks["reviews"] = "accuracy"
+    rows = [re.split(r" *\| *", row.strip("| ")) for row in suite.splitlines() if row.startswith("| ")]
+    own = page.partition(f"### {name}\n")[2].partition("\n### ")[0]
+    for task, metric in tasks.items():
+        measured = {row[3]: row for row in rows if row[:2] == [task, metric]}
+        score, scratch, reference = measured["scratch"][2], measured["scratch"][4], measured["reference"][4]
+        assert re.search(rf"\| {score} \|.*\| {re.escape(reference)} \|", card), task
+        assert re.search(rf"\| {score} \| {re.escape(scratch)} \|.*\| {re.escape(reference)} \|", own), task
+    for paradigm, score, _, ngrams in (row for row in rows if len(row) == 4 and row[0] != "paradigm"):
+        if "±" not in score and "-" not in score:
+            assert re.search(rf"\n\| {paradigm} \|.*\| {score} \| {ngrams} \|\n", page), paradigm

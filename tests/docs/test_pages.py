@@ -167,7 +167,7 @@ def test_every_guide_is_in_the_sidebar_and_on_the_page_of_guides():
 
 
 def test_commands_with_output_are_those_that_ran():
-    """The page shows a command as a block of bash, and the output of a hidden cell; `| cat` leaves out progress bars."""
+    """A page shows a command as bash, and the output of a hidden cell; `| cat` leaves out progress bars."""
     ran = 0
     for path, text in PAGES.items():
         hidden = re.findall(
