@@ -81,7 +81,9 @@ def run(name: str, arguments: list[str]) -> None:
     name = ALIASES.get(name, name)
     if name not in NAMES:
         known = [*NAMES, *ALIASES, "completion"]
-        fail(f"There is no command {name!r}.{did_you_mean(name, known)} The commands are {', '.join(known)}.")
+        close = did_you_mean(name, [*known, "--help", "--version"])
+        kind = "option" if name.startswith("-") else "command"
+        fail(f"There is no {kind} {name!r}.{close} The commands are {', '.join(known)}.")
     sys.argv = [f"kerasbert {name}", *arguments]
     pipeline(name).main()
 
@@ -156,10 +158,20 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def close_to(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name that is closest to a misspelled one, or None if none is close.
+
+    ("nre", ["ner", "rte"]) -> "ner"
+    """
+    known, name = list(known), name.lower()
+    swapped = [each for each in known if sorted(each) == sorted(name)]  # difflib prefers "rte"
+    return next(iter(swapped or difflib.get_close_matches(name, known, n=1)), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns the end of a message about an unknown name, which suggests the closest known name, if any is close."""
-    close = difflib.get_close_matches(name.lower(), list(known), n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+    close = close_to(name, known)
+    return f" Did you mean {close}?" if close else ""
 
 
 if __name__ == "__main__":

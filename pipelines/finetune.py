@@ -115,7 +115,7 @@ def finetune(
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
             recipe = tuning.recipe(trained)
     _write_card(output, TITLES[spec.kind], {"source": str(data), "examples": found.num_examples}, recipe, runs, kept)
-    return _written(output, {"runs": runs, **summary(runs)}, found, recipe, answer_files)
+    return _finished(tuning, {"runs": runs, **summary(runs)}, recipe, answer_files)
 
 
 def _checked_task(task: str, columns: Columns, objective: Objective, start: Start) -> TaskSpec:
@@ -134,13 +134,13 @@ def _write_card(output: Path, title: str, data: dict, recipe: dict, runs: list[d
     write_card(output, title, data, recipe, {"seeds": len(runs), **scores} if len(runs) > 1 else {}, *kept, log=log)
 
 
-def _written(output: Path, metrics: dict, found: TaskData, recipe: dict, answer_files: dict[str, Path]) -> dict:
+def _finished(tuning: FineTuning, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
     """Writes metrics.json, with the columns of the data, and the save that these are the metrics of. Returns them."""
+    output, columns = tuning.output, named_columns(tuning.data.columns)
     save = {"id": read_saved(output).get("save", {}).get("id")}
     save["files"] = {file.name: digest_of(file) for file in answer_files.values()}
-    write_json(
-        output / "metrics.json", {**metrics, "recipe": recipe, "columns": named_columns(found.columns), "save": save}
-    )
+    write_json(output / "metrics.json", {**metrics, "recipe": recipe, "columns": columns, "save": save})
+    tuning.remove_checkpoints()
     print(f"saved {output}; curves of the training: kerasbert show curves {output}")
     return metrics
 

@@ -61,7 +61,7 @@ class BatchesRun:
         rest = -self.first % interval
         for steps, last in [(rest, self.first + rest), (interval, self.steps)][not rest :]:
             feed.steps = steps
-            feed.start(self.first)
+            feed.start(min(self.first, self.steps - steps))  # Keras looks at a batch even if none is left to train on
             compiles = compiles_shapes() and model.train_function is None
             connect(callbacks, feed.real_tokens, feed.num_widths if compiles else 0)
             yield dict(

@@ -1,14 +1,13 @@
 """Finds what is wrong with a command line: unknown, repeated and missing options, and values of another type."""
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kerasbert.command_line import did_you_mean
+from kerasbert.command_line import close_to, did_you_mean
 from kerasbert.data.text.json_files import shortened
 
 from .options import CONFIG, negated, option_types, options_of
@@ -61,8 +60,8 @@ def unknown_option(function: Callable, arguments: list[str]) -> str | None:
         if argument.startswith("--") and name and name not in known and name not in GENERAL:
             if name == "set":
                 return "There is no option --set. It changes recipes; here, each setting is an option: --epochs 2."
-            close = difflib.get_close_matches(name.lower(), full, n=1)
-            return f"There is no option --{name}." + (f" Did you mean --{full[close[0]]}?" if close else "")
+            close = close_to(name, full)
+            return f"There is no option --{name}." + (f" Did you mean --{full[close]}?" if close else "")
     return None
 
 

@@ -52,6 +52,7 @@ def info(
     batch_size: int | None = None,
     dtypes: tuple[str, ...] = ("float32", "mixed_bfloat16", "bfloat16"),
     set: tuple[str, ...] = (),
+    teraflops: float | None = None,
     json: bool = False,
 ) -> dict:
     """Describes a model, a size of a paper, a recipe, a corpus, or this installation.
@@ -70,6 +71,8 @@ def info(
         batch_size: rows per batch. Default: the value in the recipe, or else 32.
         dtypes: Keras dtype policies for which memory is estimated.
         set: overrides of a recipe, as in `pretrain`.
+        teraflops: operations per second that your hardware sustains, in 10^12, to compute the hours of a recipe. Large
+            models reach a third to a half of a GPU's peak, and small ones less.
         json: print JSON.
 
     Returns: the description, a dict, which is printed if `json` is True.
@@ -80,6 +83,8 @@ def info(
         found = corpus_facts(Path(subject))
     else:
         found = model_facts(find_subject(subject, model_class, set), length, batch_size, dtypes)
+    if teraflops is not None:
+        found = with_hours(found, teraflops)
     print(json_format.dumps(found, indent=2, ensure_ascii=False) if json else as_text(found), flush=True)
     return found
 
@@ -107,6 +112,16 @@ def model_facts(subject: Subject, length: int | None, batch_size: int | None, dt
     if recipe is not None:
         found["run"] = run_facts(subject, first, rows)
     return found
+
+
+def with_hours(found: dict, teraflops: float) -> dict:
+    """Adds the hours of a run of a recipe on hardware that sustains a number of operations per second."""
+    if not teraflops > 0:
+        raise ValueError(f"`teraflops` must be above 0. Received: {teraflops}.")
+    if "run" not in found:
+        raise ValueError(f"`teraflops` is for recipes, whose hours it gives. Received: a {found['kind']}.")
+    hours = found["run"]["operations"] / (teraflops * 1e12) / 3600
+    return found | {"run": found["run"] | {"teraflops": teraflops, "hours": hours}}
 
 
 def created(make, describe):
@@ -262,6 +277,7 @@ main = Command(
     groups={
         "what": ("subject", "model_class", "set"),
         "batch": ("length", "batch_size", "dtypes"),
+        "time": ("teraflops",),
         "output": ("json",),
     },
     first=("subject",),

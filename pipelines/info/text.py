@@ -145,6 +145,8 @@ def _run(run: dict) -> list[str]:
         "optimizer": run["optimizer"],
         "dtype": run["dtype"],
     }
+    if "hours" in run:
+        facts["time"] = f"{run['hours']:,.3g} hours at {run['teraflops']:g} TFLOP/s"
     others = ("held_out", "evaluation", "teacher", "init_from")
     facts |= {name.replace("_", " "): run[name] for name in others if name in run}
     settings = {name: "''" if value == "" else value for name, value in flat(run["recipe"]).items() if name != "name"}

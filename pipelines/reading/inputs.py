@@ -108,9 +108,9 @@ def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: R
     binary = getattr(lines, "buffer", None)
     lines = decoded_lines(binary, "the input", reading.encoding) if binary is not None else lines
     if reading.format != "label-text":
-        return _line_inputs(lines, form, columns, "the input")
+        return _line_inputs(lines, form, columns, "input")
     return (
-        Input(label_and_text(line, f"the input line {number}")["text"], f"the input line {number}")
+        Input(label_and_text(line, f"input line {number}")["text"], f"input line {number}")
         for number, line in enumerate(lines, start=1)
         if line.strip()
     )
@@ -128,7 +128,7 @@ def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bo
 
 
 def read_line(
-    line: str, number: int, form: str | None = None, columns: Columns | None = None, path: str | Path = "the input"
+    line: str, number: int, form: str | None = None, columns: Columns | None = None, path: str | Path = "input"
 ) -> str | tuple | list:
     """Parses a line: a text, tab-separated parts for models that take several parts, or JSON.
 

@@ -1,5 +1,7 @@
 """Fine-tunings: one model is trained for each seed, evaluated, and the first one saved with its answers."""
 
+import hashlib
+import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from kerasbert.backend import seed_everything
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.checkpoints.saves import replaced_model
 from kerasbert.retrieval import Loss
-from kerasbert.training import RunLog, StopOnNaN, adamw, fine_tuning_rate, plot_curves
+from kerasbert.training import Checkpoints, RunLog, StopOnNaN, adamw, fine_tuning_rate, plot_curves, read_log
 
 from ..reading.examples import Examples
 from ..reading.tables import ColumnsRead
@@ -127,6 +129,8 @@ class FineTuning:
                 model, data.kind, data.validation, data.wording, batch_size=training.batch_size, shuffle=False
             )
         callbacks = self._callbacks(seed, len(batches), per_epoch, validated, per_epoch // interval)
+        if training.checkpoints:
+            callbacks.append(Checkpoints(self.checkpoints / f"seed_{seed}", keep=1, recipe=self._identity(model)))
         with tracked(log, self.output / "logs", f"{self.output.name} seed {seed}", self.recipe(model)) as more:
             history = model.fit(
                 batches,
@@ -135,7 +139,8 @@ class FineTuning:
                 validation_data=watched,
                 validation_freq=validated,
             )
-        losses = history.history["loss"]
+        # Nothing is left to train after an interruption of the evaluation.
+        losses = history.history.get("loss") or [row["loss"] for row in read_log(self.logs_of(seed))]
         scores = {"seed": seed, "train_loss": float(losses[-1])}
         return model, scores | ({"epochs": -(-len(losses) * interval // per_epoch)} if training.chooses else {})
 
@@ -181,6 +186,23 @@ class FineTuning:
             reports = None if patience is None else patience * len(validated) // training.epochs
             callbacks.append(BestWeights(reports, reports_per_epoch))
         return callbacks
+
+    def _identity(self, model: keras.Model) -> dict:
+        """What a run that continues must have in common with the one that was interrupted."""
+        digest, training = hashlib.sha256(), self.data.training
+        for value in (*training.x, *training.y):
+            digest.update(repr(value).encode())
+        return self.recipe(model) | {"examples": len(training), "sha256 of examples": digest.hexdigest()}
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints of all seeds."""
+        return self.output / "checkpoints"
+
+    def remove_checkpoints(self) -> None:
+        """Removes the checkpoints of runs that are complete."""
+        if self.training.checkpoints:
+            shutil.rmtree(self.checkpoints)
 
     def logs_of(self, seed: int) -> Path:
         """The folder of the log of a run."""

@@ -74,6 +74,8 @@ class Training(Options):
         keep_best: train to the end, then restore the weights with the lowest validation loss. A tenth of the training
             examples is then used for validation only.
         balanced: give all classes the same total weight in the loss.
+        checkpoints: save the state of the run in the folder `checkpoints` of the output, so that the same command
+            continues it after an interruption. The folder is deleted when the run is complete.
     """
 
     epochs: int = 3
@@ -85,8 +87,13 @@ class Training(Options):
     patience: int | None = None
     keep_best: bool = False
     balanced: bool = False
+    checkpoints: bool = False
 
     def __post_init__(self):
+        if self.checkpoints and self.chooses:  # the best weights so far are in no checkpoint
+            raise ValueError(
+                "`checkpoints` cannot be combined with `patience` or `keep_best`. Received: both. Leave one out."
+            )
         for name in ("epochs", "batch_size", "accumulation", "limit", "validate_every"):
             number = getattr(self, name)
             if number is not None and number < 1:

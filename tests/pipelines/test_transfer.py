@@ -1,20 +1,25 @@
 """Fine-tuning by options: other languages, restarts, early stopping, balance, and tasks as text in and text out."""
 
 import json
+from unittest import mock
 
 import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from kerasbert.data import Tokenizer
 from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import MaskedLM, Seq2SeqLM
+from kerasbert.training import read_log
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples, read_examples
 from pipelines.reading.label_names import label_names
 from pipelines.reading.splits import named_sources, split_tenth
 from pipelines.reading.tasks import TASKS
+from pipelines.runs import finetuning
+from pipelines.runs.reports import EpochProgress
 from pipelines.runs.task_options import Generation, Optimizer, Start, Training
 from pipelines.runs.text_to_text import Wording
 
@@ -89,6 +94,64 @@ def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
     assert model.evaluate(kept_out.x, kept_out.y, verbose=0, return_dict=True)["loss"] == pytest.approx(
         min(losses), rel=1e-4
     )
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupting(EpochProgress):
+    """Stops a run in its middle, as a machine does that is taken away."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
+        if self.step > 12:
+            raise Interrupted
+
+
+def weights_of(folder):
+    return safetensors.numpy.load_file(folder / "model.safetensors")
+
+
+def test_an_interrupted_fine_tuning_continues(folder, tmp_path, monkeypatch):
+    """The same command again gives the weights and the log of a run without interruption."""
+
+    def tuned(name, **changed):
+        options = dict(epochs=4, batch_size=16, checkpoints=True) | changed
+        data, held_out = str(folder / "train.en.tsv"), (f"{folder}/test.en.tsv",)
+        return finetune(str(folder / "model"), data, tmp_path / name, held_out, training=Training(**options))
+
+    whole = tuned("whole")
+    assert not (tmp_path / "whole" / "checkpoints").exists()
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(finetuning, "EpochProgress", Interrupting)
+        tuned("stopped")
+    assert (tmp_path / "stopped" / "checkpoints" / "seed_0").is_dir()
+    with pytest.raises(ValueError, match="epochs"):  # another run
+        tuned("stopped", epochs=5)
+    steps = []
+    monkeypatch.setattr(finetuning.StopOnNaN, "on_epoch_end", lambda callback, epoch, logs=None: steps.append(epoch))
+    assert tuned("stopped")["runs"] == whole["runs"]
+    assert 0 < len(steps) < len(read_log(tmp_path / "whole/logs/seed_0"))
+    assert not (tmp_path / "stopped" / "checkpoints").exists()
+    expected, found = weights_of(tmp_path / "whole"), weights_of(tmp_path / "stopped")
+    assert all(np.array_equal(expected[name], found[name]) for name in expected) and expected.keys() == found.keys()
+    rows = [[row["loss"] for row in read_log(tmp_path / name / "logs/seed_0")] for name in ("whole", "stopped")]
+    assert rows[0] == rows[1]
+
+
+def test_an_interrupted_evaluation_continues(folder, tmp_path, monkeypatch):
+    data, training = str(folder / "train.en.tsv"), Training(epochs=2, batch_size=16, checkpoints=True)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(finetuning.FineTuning, "measure", mock.Mock(side_effect=Interrupted))
+        finetune(str(folder / "model"), data, tmp_path / "stopped", training=training)
+    found = finetune(str(folder / "model"), data, tmp_path / "stopped", training=training)
+    assert found["runs"] == finetune(str(folder / "model"), data, tmp_path / "whole", training=training)["runs"]
+
+
+def test_checkpoints_do_not_hold_the_best_weights():
+    with pytest.raises(ValueError, match="`checkpoints` cannot be combined with `patience` or `keep_best`"):
+        Training(checkpoints=True, patience=2)
 
 
 def test_tags_that_are_numbers_are_no_entities():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from kerasbert.backend import seed_everything
+from kerasbert.tasks import TextClassifier
 from kerasbert.training import (
     Checkpoints,
     LossScale,
@@ -380,3 +381,21 @@ def test_the_mean_of_the_newest_checkpoints(tiny, tmp_path):
     np.testing.assert_array_equal([keras.ops.convert_to_numpy(v) for v in again.variables if "seed" in v.path], seeds)
     with pytest.raises(ValueError, match="holds 3"):
         Checkpoints(tmp_path).average(again, last=4)
+
+
+def test_a_fine_tuning_that_was_complete_is_restored(tmp_path):
+    """The same call again trains no further, whether or not a batch is left to look at."""
+
+    def trained():
+        seed_everything(3)
+        model = TextClassifier.from_preset("bert_mini_en", labels=["bad", "good"], max_length=8)
+        texts = ["a good day", "a bad day", "all good", "all bad"] * 2
+        history = model.fit(
+            texts, ["good", "bad"] * 4, batch_size=4, epochs=2, verbose=0, callbacks=[Checkpoints(tmp_path)]
+        )
+        return model, history.epoch
+
+    first, epochs = trained()
+    again, none = trained()
+    assert (epochs, none) == ([0, 1], [])
+    np.testing.assert_array_equal(first.predict(["a day"]), again.predict(["a day"]))

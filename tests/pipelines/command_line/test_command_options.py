@@ -132,6 +132,7 @@ def test_options_are_parsed(ended):
         ("--soruce", "There is no option --soruce. Did you mean --source?"),
         ("--no_tydi", "There is no option --no-tydi. Did you mean --no-tidy?"),
         ("--sizes=4", "There is no option --sizes. Did you mean --size?"),
+        ("--idty", "There is no option --idty. Did you mean --tidy?"),
         ("--elephant", "There is no option --elephant."),
         ("--set", "There is no option --set. It changes recipes; here, each setting is an option: --epochs 2."),
     ],

@@ -131,6 +131,15 @@ def test_mistakes(arguments, message):
         info(*arguments)
 
 
+def test_hours_of_a_recipe(capsys):
+    found = info("bert.tiny", set=("steps=100", "warmup=1"), dtypes=FLOAT32, teraflops=0.5)["run"]
+    assert found["hours"] == found["operations"] / 0.5e12 / 3600
+    assert f"{found['hours']:,.3g} hours at 0.5 TFLOP/s" in capsys.readouterr().out
+    for name, rate in (("bert_tiny", 1.0), ("bert.tiny", 0.0)):
+        with pytest.raises(ValueError, match="^`teraflops` (is for recipes|must be above 0)"):
+            info(name, dtypes=FLOAT32, teraflops=rate)
+
+
 def test_overrides_are_for_recipes():
     with pytest.raises(ValueError, match="`set` is for recipes. Received: 'bert_base' with set=steps=3"):
         info("bert_base", set=("steps=3",))

@@ -293,9 +293,9 @@ def test_lines_of_predict():
     assert read_line('{"question": "q", "context": "c"}', 1) == ("q", "c")
     assert read_line('{"passage": "p", "question": "q", "choices": ["a", "b"]}', 1) == ("p", "q", ["a", "b"])
     assert read_line('{"text": "a", "pair": "b"}', 1) == ("a", "b")
-    with pytest.raises(ValueError, match="the input line 3 is not valid JSON"):
+    with pytest.raises(ValueError, match="^input line 3 is not valid JSON"):
         read_line("{oops", 3)
-    with pytest.raises(ValueError, match="the input line 2 that holds the text cannot be guessed .* Received: a, b"):
+    with pytest.raises(ValueError, match="input line 2 that holds the text cannot be guessed .* Received: a, b"):
         read_line('{"a": 1, "b": 2}', 2)
 
 

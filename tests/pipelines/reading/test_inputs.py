@@ -218,7 +218,7 @@ def test_what_a_model_does_not_take_is_told_by_its_place():
 
     answers = answers_of(read_inputs(["a", "b", "", "bad", "c"], "texts", Columns()), answer, 2)
     assert [next(answers)["input"], next(answers)["input"]] == ["a", "b"]
-    with pytest.raises(ValueError, match="^the input line 4: It is bad."):
+    with pytest.raises(ValueError, match="^input line 4: It is bad."):
         next(answers)
 
 
