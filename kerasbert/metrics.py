@@ -47,6 +47,13 @@ def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive
     """F1 score, computed by scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
 
     For multi-label classification, labels and predictions are arrays (n, labels) of 0 and 1.
+
+    Example:
+        >>> from kerasbert.metrics import f1
+        >>> round(f1(["good", "bad", "bad"], ["good", "good", "bad"]), 3)
+        0.667
+        >>> f1(["good", "bad"], ["good", "bad"], average="binary", positive="good")
+        1.0
     """
     from sklearn.metrics import f1_score
 
@@ -169,6 +176,12 @@ def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str
 
     Returns: {"precision", "recall", "f1", "accuracy" (of tags), "types": {type: {"precision", "recall", "f1",
         "support"}}}.
+
+    Example:
+        >>> from kerasbert.metrics import entities
+        >>> scores = entities([["B-PER", "O", "B-LOC", "I-LOC"]], [["B-PER", "O", "B-LOC", "O"]])
+        >>> scores["precision"], scores["recall"], scores["types"]["PER"]["f1"]
+        (0.5, 0.5, 1.0)
     """
     correct, found, wanted = (collections.Counter() for _ in range(3))
     right_tags = total_tags = 0
@@ -404,6 +417,14 @@ def retrieval(
         documents: the ids of all documents. If given, judgments about other documents are an error.
 
     Returns: {"ndcg@10": a fraction, ...}.
+
+    Example:
+        >>> from kerasbert.metrics import retrieval
+        >>> relevant = {"q1": ["d1"], "q2": ["d3"]}
+        >>> results = {"q1": {"d1": 0.9, "d2": 0.4}, "q2": {"d1": 0.8, "d3": 0.7}}
+        >>> scores = retrieval(relevant, results)
+        >>> round(scores["ndcg@10"], 3), scores["mrr@10"]
+        (0.815, 0.75)
     """
     cutoffs = CUTOFFS if cutoffs is None else cutoffs
     if not set(cutoffs) <= set(_OF_HITS) or any(k < 1 for ks in cutoffs.values() for k in ks):

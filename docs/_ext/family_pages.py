@@ -4,9 +4,9 @@
     :show: diagram
     ```
 
-`show` is one of diagram, facts, config, layers, sizes, checkpoints, recipes and objective. `recipes` names the modules whose
-recipes are listed or, for `objective`, the recipes that corrupt the sentence. A `brief` picture of an objective is one
-without the original text and the notes.
+`show` is one of diagram, facts, config, layers, sizes, checkpoints, recipes and objective. `recipes` names the modules
+whose recipes are listed or, for `objective`, the recipes that corrupt the sentence. A `brief` picture of an objective
+is one without the original text and the notes.
 """
 
 import importlib

@@ -17,6 +17,14 @@ import kerasbert
 model = kerasbert.load("{name}")
 CALL
 ```"""
+_IN_PIPELINES = """With transformers:
+
+```python
+from transformers import pipeline
+
+model = pipeline("TASK", model="{name}")
+print(model(TEXT))
+```"""
 _IN_TRANSFORMERS = """With transformers:
 
 ```python
@@ -32,7 +40,7 @@ _IN_SENTENCE_TRANSFORMERS = """With sentence-transformers:
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("{name}")
-vectors = model.encode(["A first text.", "A second text."])
+print(model.encode(["A first text.", "A second text."]).shape)
 ```"""
 _HALVES = """Where one model is expected, here and in transformers, the folder loads as the discriminator. The generator
 is in `{name}/generator`:
@@ -65,6 +73,7 @@ class Description:
         family: the class of the backbone.
         purpose: a sentence about what the model is for.
         usage: how to use the model, with "{name}" in place of its name.
+        libraries: tags of the libraries that load the model.
         labels: labels of the model.
         limits: sentences about what the model cannot do.
     """
@@ -73,6 +82,7 @@ class Description:
     family: str
     purpose: str
     usage: str
+    libraries: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
@@ -95,16 +105,29 @@ def describe(model, pairs=False):
     family = type(backbone).__name__
     count = sum(math.prod(variable.shape) for variable in model.weights)
     size = f"{count / 1e6:.3g} million parameters" if count >= 1e6 else f"{count:,} parameters"
-    usage = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")]
+    usage, libraries = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")], []
     if hasattr(model, "generator"):
         usage.append(_HALVES)
     elif task == "sentence-similarity":
         usage.append(_IN_SENTENCE_TRANSFORMERS)
+        libraries.append("sentence-transformers")
     elif auto_class is not None and backbone.config.model_type not in OWN_MODEL_TYPES:
-        text = '"A first text.", "Its pair."' if pairs else '"A first text."'
-        usage.append(_IN_TRANSFORMERS.replace("CLASS", auto_class).replace("TEXT", text))
+        usage.append(_in_transformers(model, task, auto_class, pairs))
+        libraries.append("transformers")
     purpose = f"A {family} with {size} that {purpose}."
-    return Description(task, family, purpose, "\n\n".join(usage), labels, _limits(model, backbone, labels))
+    limits = _limits(model, backbone, labels)
+    return Description(task, family, purpose, "\n\n".join(usage), tuple(libraries), labels, limits)
+
+
+def _in_transformers(model, task, auto_class, pairs):
+    """Returns the code for transformers: a pipeline where one gives answers as the model does."""
+    if task in ("text-classification", "token-classification") and getattr(model, "problem", "classes") == "classes":
+        text = '{"text": "A first text.", "text_pair": "Its pair."}' if pairs else '"A first text."'
+        return _IN_PIPELINES.replace("TASK", task).replace("TEXT", text)
+    if task == "fill-mask":
+        return _IN_PIPELINES.replace("TASK", task).replace("TEXT", f'"The cat {_mask_of(model)} on the mat."')
+    text = '"A first text.", "Its pair."' if pairs else '"A first text."'
+    return _IN_TRANSFORMERS.replace("CLASS", auto_class).replace("TEXT", text)
 
 
 def _limits(model, backbone, labels):
@@ -118,11 +141,15 @@ def _limits(model, backbone, labels):
 
 
 def _call(model, pairs):
-    """Returns an example call of a model."""
+    """Returns an example call of a model, which prints what it returns."""
     if pairs and model.hub_task == "text-classification":
-        return 'model.classify([("A first text.", "Its pair.")])'
-    mask = model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"
-    return model.example_call.replace("{mask}", mask)
+        return 'print(model.classify([("A first text.", "Its pair.")]))'
+    call = model.example_call.replace("{mask}", _mask_of(model))
+    return f"print({call})" if call else ""
+
+
+def _mask_of(model):
+    return model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"
 
 
 def card(name, title, description, sections=(), **metadata):
@@ -139,11 +166,11 @@ def card(name, title, description, sections=(), **metadata):
     given = {key: value for key, value in metadata.items() if value}
     if "eval_results" in given:
         given["model_name"] = name
-    data = hub.ModelCardData(
-        library_name="kerasbert", tags=["keras", description.family.lower()], pipeline_tag=description.task, **given
-    )
+    tags = [*description.libraries, "keras", description.family.lower()]
+    data = hub.ModelCardData(library_name="kerasbert", tags=tags, pipeline_tag=description.task, **given)
     heading = name.rpartition("/")[2]
-    body = [f"# {heading}", "", f"{title}: {description.purpose}" if title != heading else description.purpose]
+    purpose = description.purpose
+    body = [f"# {heading}", "", purpose if title == heading else f"{title}: {purpose[0].lower()}{purpose[1:]}"]
     if description.limits:
         body += ["", "## Limits", "", " ".join(description.limits)]
     body += ["", "## Usage", "", description.usage.replace("{name}", name)]

@@ -40,6 +40,14 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
             written by several saves; with `allow_nan=True`, even if weights are NaN or infinite.
 
     Returns: a backbone, an objective or a task.
+
+    Example:
+        >>> import kerasbert
+        >>> model = kerasbert.load("bert_mini_en")
+        >>> type(model).__name__
+        'MaskedLM'
+        >>> model.fill_mask("She opened the [MASK] and went out.")[0][0]["token"]
+        'door'
     """
     if not isinstance(path, ModelFolder):
         path = find_folder(path, arguments.get("revision"), arguments.get("token"))

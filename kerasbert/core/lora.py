@@ -29,6 +29,17 @@ def add_lora(
     Returns: the number of trainable parameters of the model afterwards.
 
     Raises: ValueError if the model contains no backbone, or the backbone no layer that `targets` names.
+
+    Example:
+        >>> from kerasbert.tasks import TextClassifier
+        >>> from kerasbert.training import add_lora
+        >>> model = TextClassifier.from_preset("bert_mini_en", labels=["bad", "good"])
+        >>> add_lora(model, rank=8, targets=("query", "value"))
+        115458
+        >>> model.count_params()
+        5409026
+        >>> history = model.fit(["What a lovely day!", "I hated it."], ["good", "bad"], verbose=0)
+        >>> model.save_adapter("adapters/mood")
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1. Received: {rank}.")

@@ -50,6 +50,16 @@ def export(
     Raises:
         ValueError: if the model cannot be exported; nothing is written.
         ImportError: if a package is missing.
+
+    Example:
+        >>> from kerasbert.exporting import export
+        >>> from kerasbert.runtime import open_export
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder")
+        >>> folder = export(model, "exports/embedder")
+        >>> exported = open_export(folder)  # runs without Keras
+        >>> bool(abs(exported.answer(["A cat sat."]) - model.embed(["A cat sat."])).max() < 1e-4)
+        True
     """
     path = Path(path)
     check_options(format, quantize, opset, names)

@@ -46,6 +46,18 @@ class Backbone(Shared, Quantizable, Exported, keras.Model):
         config: the config, a frozen dataclass defined by the family.
         **kwargs: `name` and `dtype`, as for a `keras.Model`. The dtype "auto" is mixed_bfloat16 on GPUs and TPUs, and
             float32 on CPUs.
+
+    Example:
+        >>> from kerasbert.data import Tokenizer, encode_texts
+        >>> from kerasbert.models import Backbone
+        >>> backbone = Backbone.from_preset("bert_mini_en")
+        >>> type(backbone).__name__
+        'Bert'
+        >>> batch = encode_texts(Tokenizer.from_preset("bert_mini_en"), ["A cat sat."])
+        >>> outputs = backbone(batch, hidden_states=True)
+        >>> len(outputs["hidden_states"]), tuple(outputs["sequence_output"].shape)
+        (7, (1, 6, 256))
+        >>> backbone.save_to_preset("saved_models/encoder")  # AutoModel of transformers reads it
     """
 
     config: Any  # the config of the family, such as a `BertConfig`

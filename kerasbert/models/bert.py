@@ -139,6 +139,16 @@ class Bert(Backbone):
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) if there is a pooler, and if requested the
         lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors
         (b, h, s, s)). For packed rows, `pooled_output` is (b, n, m), or missing if the batch has no `first_positions`.
+
+    Example:
+        >>> import numpy as np
+        >>> from kerasbert.models import Bert, BertConfig
+        >>> config = BertConfig(vocabulary_size=100, num_layers=2, num_heads=2, hidden_dim=16, feed_forward_dim=32)
+        >>> outputs = Bert(config)({"token_ids": np.array([[2, 7, 9, 3], [2, 8, 3, 0]]), "lengths": np.array([4, 3])})
+        >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
+        ((2, 4, 16), (2, 16))
+        >>> Bert.from_preset("bert_tiny", load_weights=False).count_params()
+        4385920
     """
 
     has_output_positions = True

@@ -36,6 +36,19 @@ class CausalLM(NextToken):
 
     Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. During training with a head that computes
         losses directly (`AdaptiveSoftmax`), {"hidden": the hidden states from which the head computes the losses}.
+
+    Example:
+        >>> from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
+        >>> from kerasbert.models import GPT2, GPT2Config
+        >>> from kerasbert.objectives import CausalLM
+        >>> from kerasbert.training import adamw
+        >>> tokenizer = Tokenizer.train("wordpiece", ["a b c d e f g"] * 40, vocabulary_size=19)
+        >>> model = CausalLM(GPT2(GPT2Config(19, num_layers=1, num_heads=2, hidden_dim=32)), tokenizer=tokenizer)
+        >>> model.compile(adamw(learning_rate=1e-2))
+        >>> corpus = Corpus.in_memory(["a b c d e f g"] * 40, tokenizer)
+        >>> history = model.fit(CausalLMBatches(corpus, batch_size=8, length=16, steps=40), verbose=0)
+        >>> model.generate("b c", max_new_tokens=3)
+        'b c d e f'
     """
 
     def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):

@@ -234,6 +234,20 @@ class Distillation(FromTeacher):
     Returns: a dict of `tokens` (b, p, v), the student's logits at the masked positions, `soft` and `teacher_soft`, the
         logits of student and teacher at all tokens (b, s, v), or with `slots_only` (b, p, v), and `hidden` and
         `teacher_hidden` (b, s, m), their last hidden states. The targets y are the masked tokens, int32 (b, p).
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches
+        >>> from kerasbert.models import DistilBert, DistilBertConfig
+        >>> from kerasbert.objectives import Distillation, MaskedLM, start_from_teacher
+        >>> teacher = MaskedLM.from_preset("bert_mini_en")
+        >>> config = DistilBertConfig(8192, num_layers=3, num_heads=4, hidden_dim=256, feed_forward_dim=1024)
+        >>> student = MaskedLM(DistilBert(config), tokenizer=teacher.tokenizer)
+        >>> copied = start_from_teacher(student, teacher)  # every second block
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, teacher.tokenizer)
+        >>> batches = MaskedLMBatches(corpus, batch_size=4, length=16, steps=2)
+        >>> history = Distillation(student, teacher).fit(batches, verbose=0)
+        >>> sorted(history.history)
+        ['accuracy', 'cosine_loss', 'loss', 'mlm_loss', 'soft_loss']
     """
 
     SAVES = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "slots_only")

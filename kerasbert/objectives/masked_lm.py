@@ -64,6 +64,17 @@ class MaskedLM(Objective):
 
     Returns: logits, float (b, p, v). With `sentence_pair`, a dict of the logits `tokens` (b, p, v) and `sentence_pair`
         (b, 2).
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches
+        >>> from kerasbert.objectives import MaskedLM
+        >>> model = MaskedLM.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> history = model.fit(MaskedLMBatches(corpus, batch_size=4, length=16, steps=2), verbose=0)
+        >>> answers = model.fill_mask("She opened the [MASK] and went out.", top_k=3)[0]
+        >>> answers[0]["token"]
+        'door'
+        >>> model.save_to_preset("saved_models/cats")
     """
 
     reads_discriminators = False

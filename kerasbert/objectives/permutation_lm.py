@@ -38,6 +38,18 @@ class PermutationLM(NextToken):
         inputs: a batch.
 
     Returns: logits, float (b, p, v) at the `masked_positions`, or (b, s, v) without them.
+
+    Example:
+        >>> from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
+        >>> from kerasbert.models import XLNet, XLNetConfig
+        >>> from kerasbert.objectives import PermutationLM
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 20, tokenizer)
+        >>> config = XLNetConfig(8192, num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=32)
+        >>> model = PermutationLM(XLNet(config), tokenizer=tokenizer)
+        >>> history = model.fit(PermutationLMBatches(corpus, batch_size=2, length=32, steps=2), verbose=0)
+        >>> sorted(history.history)
+        ['accuracy', 'loss', 'perplexity']
     """
 
     needs_query_stream = True

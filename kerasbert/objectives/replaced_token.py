@@ -79,6 +79,19 @@ class ReplacedTokenDetection(AlternatingSteps):
         depending on `objective`, `replaced` (b, s), the logits of the probability that a token was replaced, and
         `originals` (b, p, v) or (b, s, v), the discriminator's logits of the original tokens. The targets y are the
         original tokens at the masked positions, int32 (b, p).
+
+    Example:
+        >>> from kerasbert.data import Corpus, ReplacedTokenBatches, Tokenizer
+        >>> from kerasbert.models import Electra, ElectraConfig
+        >>> from kerasbert.objectives import ReplacedTokenDetection
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, tokenizer)
+        >>> sizes = dict(num_layers=1, num_heads=2, embedding_dim=16, feed_forward_dim=32)
+        >>> small, large = (Electra(ElectraConfig(tokenizer.vocabulary_size, hidden_dim=m, **sizes)) for m in (8, 16))
+        >>> model = ReplacedTokenDetection(generator=small, discriminator=large, tokenizer=tokenizer)
+        >>> history = model.fit(ReplacedTokenBatches(corpus, batch_size=4, length=16, steps=2), verbose=0)
+        >>> sorted(history.history)
+        ['loss', 'mlm_accuracy', 'mlm_loss', 'replaced_rate', 'rtd_accuracy', 'rtd_auc', 'rtd_loss']
     """
 
     SAVES = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")

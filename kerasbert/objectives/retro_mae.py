@@ -134,6 +134,17 @@ class RetroMAE(Objective):
     Returns: a dict of the logits `tokens` (b, p, v) and `decoder` (b, s, v), and if it has a weight `bag_of_words`
         (b, v). Without `decoder_token_ids`, `decoder` is missing. The targets y are a dict of `tokens`, int32 (b, p),
         and `decoder`, int32 (b, s).
+
+    Example:
+        >>> from kerasbert.data import Corpus, RetroMAEBatches
+        >>> from kerasbert.objectives import RetroMAE
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = RetroMAE.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> history = model.fit(RetroMAEBatches(corpus, batch_size=4, length=16, steps=2), verbose=0)
+        >>> model.save_to_preset("saved_models/retromae")
+        >>> TextEmbedder.from_preset("saved_models/retromae", pooling="cls").embed(["A cat sat."]).shape
+        (1, 256)
     """
 
     SAVES = ("bag_of_words_weight",)

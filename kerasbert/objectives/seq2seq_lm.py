@@ -35,6 +35,20 @@ class Seq2SeqLM(NextToken):
         inputs: a batch with `token_ids` and `decoder_token_ids`.
 
     Returns: logits, float (b, t, v).
+
+    Example:
+        >>> from kerasbert.data import Tokenizer
+        >>> from kerasbert.models import Transformer, TransformerConfig
+        >>> from kerasbert.objectives import Seq2SeqLM
+        >>> from kerasbert.training import adamw
+        >>> sources, targets = ["one cat", "two dogs"] * 8, ["eine Katze", "zwei Hunde"] * 8
+        >>> tokenizer = Tokenizer.train("wordpiece", sources + targets, vocabulary_size=40)
+        >>> sizes = dict(num_layers=1, num_heads=2, hidden_dim=32, feed_forward_dim=32)
+        >>> model = Seq2SeqLM(Transformer(TransformerConfig(40, eos_id=tokenizer.sep_id, **sizes)), tokenizer=tokenizer)
+        >>> model.compile(adamw(learning_rate=1e-2))
+        >>> history = model.fit(sources, targets, batch_size=16, epochs=25, verbose=0)
+        >>> model.generate(["one cat", "two dogs"], max_new_tokens=12)
+        ['eine Katze', 'zwei Hunde']
     """
 
     SAVES = ("label_smoothing", "z_loss")

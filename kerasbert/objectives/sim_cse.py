@@ -39,6 +39,17 @@ class SimCSE(Objective):
 
     Returns: similarities, float32 (b, b), of the first embedding of each text with the second embedding of each text.
         The targets y, int32 (b,), are the index of each row.
+
+    Example:
+        >>> from kerasbert.data import Corpus, WholeTextBatches
+        >>> from kerasbert.objectives import SimCSE
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = SimCSE.from_preset("bert_mini_en", dropout=0.1)
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> history = model.fit(WholeTextBatches(corpus, batch_size=4, length=16, steps=2), verbose=0)
+        >>> model.save_to_preset("saved_models/simcse")
+        >>> TextEmbedder.from_preset("saved_models/simcse", pooling="cls").embed(["A cat sat."]).shape
+        (1, 256)
     """
 
     SAVES = ("temperature",)

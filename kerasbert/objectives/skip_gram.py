@@ -29,6 +29,17 @@ class SkipGram(Objective):
             followed by n random words.
 
     Returns: logits, float (b, 1 + n). The targets y are 1 for nearby words and 0 for random words.
+
+    Example:
+        >>> from kerasbert.data import Corpus, SkipGramBatches, Tokenizer
+        >>> from kerasbert.models import WordVectors, WordVectorsConfig
+        >>> from kerasbert.objectives import SkipGram
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["the cat sat on the mat", "a dog ran home"] * 8, tokenizer)
+        >>> model = SkipGram(WordVectors(WordVectorsConfig(8192, hidden_dim=16)), tokenizer=tokenizer)
+        >>> history = model.fit(SkipGramBatches(corpus, batch_size=8, steps=4), verbose=0)
+        >>> sorted(history.history)
+        ['accuracy', 'loss']
     """
 
     default_learning_rate = 1e-3

@@ -178,6 +178,17 @@ class TSDAE(Objective):
         inputs: a batch of `TSDAEBatches`.
 
     Returns: logits, float (b, t, v). The targets y are int32 (b, t).
+
+    Example:
+        >>> from kerasbert.data import Corpus, TSDAEBatches
+        >>> from kerasbert.objectives import TSDAE
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = TSDAE.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> history = model.fit(TSDAEBatches(corpus, batch_size=4, length=16, steps=2), verbose=0)
+        >>> model.save_to_preset("saved_models/tsdae")
+        >>> TextEmbedder.from_preset("saved_models/tsdae", pooling="cls").embed(["A cat sat."]).shape
+        (1, 256)
     """
 
     TRAINING_ONLY = ("cross_attention",)

@@ -18,6 +18,13 @@ class BM25:
             of Anserini's baselines.
         language: language of the stemmer ("english", "german", ...), and for English of the stop words, which do not
             count. None compares words as they are.
+
+    Example:
+        >>> from kerasbert.retrieval import BM25
+        >>> documents = ["The cat sat on the mat.", "A dog ran home.", "Snow fell last night."]
+        >>> found = BM25(documents).search(["running dogs"], top_k=1)
+        >>> documents[found.numbers[0, 0]]
+        'A dog ran home.'
     """
 
     def __init__(

@@ -22,6 +22,13 @@ class Collection:
         documents: {id: text}.
         queries: {id: text}.
         relevant: {query: {document: grade}}. A grade above 0 is relevant.
+
+    Example:
+        >>> from kerasbert.retrieval import Collection, retrieve
+        >>> documents = {"d1": "The cat sat on the mat.", "d2": "A dog ran home."}
+        >>> collection = Collection(documents, queries={"q1": "a sleeping cat"}, relevant={"q1": {"d1": 1}})
+        >>> list(retrieve(collection, "bm25", top_k=1)["q1"])
+        ['d1']
     """
 
     documents: Mapping[str, str]
@@ -163,6 +170,15 @@ def evaluate_retrieval(
     """Searches a collection, and returns the metrics of `metrics.retrieval`; the arguments are those of `retrieve`.
 
     A grade above 0 is relevant, and grades do not differ otherwise, as in sentence-transformers.
+
+    Example:
+        >>> import kerasbert
+        >>> from kerasbert.retrieval import Collection, evaluate_retrieval
+        >>> documents = {"d1": "The parcel has not arrived.", "d2": "How do I reset my password?"}
+        >>> collection = Collection(documents, {"q1": "I forgot my password."}, {"q1": {"d2": 1}})
+        >>> scores = evaluate_retrieval(collection, kerasbert.load("modernbert_mini_en_embedder"))
+        >>> scores["ndcg@10"], scores["recall@1"]
+        (1.0, 1.0)
     """
     return retrieval(collection.relevant, retrieve(collection, first, second, top_k, batch_size), cutoffs)
 

@@ -120,12 +120,16 @@ def mine_hard_negatives(
         batch_size: texts per step.
 
     Returns: a list of tuples, in the order of the first occurrence of the queries.
+
+    Example:
+        >>> import kerasbert
+        >>> from kerasbert.retrieval import mine_hard_negatives
+        >>> model = kerasbert.load("modernbert_mini_en_embedder")
+        >>> pairs = [("I forgot my password", "How do I change my password?")]
+        >>> mine_hard_negatives(pairs, model, corpus=["Who cuts the grass?", "Where do I type my password?"])[0][2]
+        'Where do I type my password?'
     """
-    if layout not in LAYOUTS or (include_positives and layout != "n-tuple"):
-        raise ValueError(
-            f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."
-        )
-    _check_reranker(reranker)
+    _check_arguments(layout, include_positives, reranker)
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
@@ -136,10 +140,8 @@ def mine_hard_negatives(
     rescored = reranker is not None and (rules.reads_scores or with_scores)
     for row, (query, texts) in enumerate(positives.items()):
         own, found = np.array([number[text] for text in texts]), nearest[row]
-        if rescored:
-            score = functools.partial(_pair_scores, reranker, query, documents, batch_size)
-        else:
-            score = functools.partial(_vector_scores, similarity, rows_of(queries, slice(row, row + 1)), vectors)
+        score = functools.partial(_vector_scores, similarity, rows_of(queries, slice(row, row + 1)), vectors)
+        score = functools.partial(_pair_scores, reranker, query, documents, batch_size) if rescored else score
         scores, own_scores = score(found), score(own)
         candidates = scores if include_positives else np.where(np.isin(found, own), -np.inf, scores)
         chosen = rules.choose(candidates, own_scores.min(), last, rng)
@@ -149,8 +151,12 @@ def mine_hard_negatives(
     return rows
 
 
-def _check_reranker(reranker):
-    """Raises a ValueError for embedders, and for other models that do not score pairs."""
+def _check_arguments(layout, include_positives, reranker):
+    """Raises a ValueError for unknown layouts, for embedders, and for other models that do not score pairs."""
+    if layout not in LAYOUTS or (include_positives and layout != "n-tuple"):
+        raise ValueError(
+            f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."
+        )
     is_function = callable(reranker) and not hasattr(reranker, "predict")
     if reranker is not None and (is_embedder(reranker) or not (is_function or hasattr(reranker, "score"))):
         raise ValueError(

@@ -33,6 +33,16 @@ class MultipleNegatives(Loss):
             (Lan et al. 2025, arXiv 2503.04812). Default: none.
         hardness_strength: the factor.
         mask_duplicates: whether texts that equal the row's own positive are left out, where the texts are known.
+
+    Example:
+        >>> from kerasbert.retrieval import MultipleNegatives
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder", objective=MultipleNegatives(scale=20.0))
+        >>> pairs = [("it will rain", "a storm is coming"), ("she baked bread", "the cake was sweet")]
+        >>> history = model.fit(pairs, batch_size=2, epochs=2, verbose=0)
+        >>> first, last = history.history["loss"]
+        >>> last < first
+        True
     """
 
     scale: float = 20.0

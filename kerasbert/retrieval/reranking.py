@@ -255,6 +255,15 @@ class LambdaLoss(ScoreLoss):
         sigma: slope of the sigmoid.
         log: "binary" or "natural".
         mu: see above.
+
+    Example:
+        >>> from kerasbert.retrieval import LambdaLoss
+        >>> from kerasbert.tasks import Reranker
+        >>> model = Reranker.from_preset("bert_mini_en", objective=LambdaLoss(k=10), max_length=32)
+        >>> examples = [("What do cats eat?", ["Horses live in barns.", "Cats eat fish.", "Snow fell."])]
+        >>> history = model.fit(examples * 4, [[0, 1, 0]] * 4, batch_size=2, epochs=4, verbose=0)
+        >>> history.history["loss"][-1] < history.history["loss"][0]
+        True
     """
 
     weighting: str = "ndcg2pp"

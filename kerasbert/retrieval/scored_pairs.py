@@ -41,6 +41,16 @@ class CoSENT(Loss):
     Args:
         scale: factor of the similarities.
         similarity: a name from `similarity.SIMILARITIES`.
+
+    Example:
+        >>> from kerasbert.retrieval import CoSENT
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder", objective=CoSENT())
+        >>> pairs = [("it will rain", "a storm is coming"), ("it will rain", "the cake was sweet")]
+        >>> history = model.fit(pairs, [0.9, 0.1], batch_size=2, epochs=2, verbose=0)
+        >>> first, last = history.history["loss"]
+        >>> last < first
+        True
     """
 
     scale: float = 20.0

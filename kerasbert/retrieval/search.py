@@ -54,6 +54,16 @@ def search(
             an embedder.
         ids: the ids of the documents.
         memory: bytes of the scores, of texts or of their tokens, that are computed at once.
+
+    Example:
+        >>> import numpy as np
+        >>> from kerasbert.retrieval import search
+        >>> documents = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+        >>> found = search(np.array([[0.0, 2.0]]), documents, top_k=2)
+        >>> found.numbers.tolist()
+        [[2, 1]]
+        >>> [round(float(score), 2) for score in found.scores[0]]
+        [1.0, 0.8]
     """
     check_vectors(documents, "documents", similarity)
     check_vectors(queries, "queries", similarity, documents)

@@ -114,6 +114,14 @@ def max_sim(
             exceed negative ones.
 
     Returns: float32 (a, b), or (a, n). A document without scored tokens has the score -1e9, before a division.
+
+    Example:
+        >>> import numpy as np
+        >>> from kerasbert.retrieval import max_sim
+        >>> query = np.array([[[1.0, 0.0], [0.0, 1.0]]], "float32")
+        >>> documents = np.array([[[1.0, 0.0], [0.6, 0.8]], [[-1.0, 0.0], [0.0, 0.5]]], "float32")
+        >>> [round(float(score), 2) for score in max_sim(query, documents)[0]]
+        [1.8, 0.5]
     """
     queries, documents = (ops.cast(x, "float32") for x in (queries, documents))
     query_mask, document_mask = (

@@ -83,6 +83,17 @@ class Splade(Wrapper):
         document_threshold, query_threshold: see `flops`.
         warmup: number of updates in which the factors rise from 0. The usual number is a third of all updates.
         schedule: how they rise: "quadratic", "linear", or "constant" for no rise.
+
+    Example:
+        >>> from kerasbert.retrieval import MultipleNegatives, Splade
+        >>> from kerasbert.tasks import SparseEmbedder
+        >>> loss = Splade(MultipleNegatives(scale=1.0, similarity="dot"), document_weight=3e-3, query_weight=5e-3)
+        >>> model = SparseEmbedder.from_preset("bert_mini_en", objective=loss, max_length=32)
+        >>> pairs = [("rain", "a storm is coming"), ("bread", "she baked a cake")]
+        >>> history = model.fit(pairs, batch_size=2, epochs=2, verbose=0)
+        >>> first, last = history.history["loss"]
+        >>> last < first
+        True
     """
 
     document_weight: float = 3e-5

@@ -62,6 +62,17 @@ class Matryoshka(Wrapper):
         dims: the lengths of the prefixes. The vectors are also normalized at full length.
         weights: a weight for each. Default: 1.
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
+
+    Example:
+        >>> from kerasbert.retrieval import Matryoshka, MultipleNegatives
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> loss = Matryoshka(MultipleNegatives(), dims=(128, 64))
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder", objective=loss)
+        >>> pairs = [("it will rain", "a storm is coming"), ("she baked bread", "the cake was sweet")]
+        >>> history = model.fit(pairs, batch_size=2, verbose=0)
+        >>> model.save_to_preset("saved_models/nested")
+        >>> TextEmbedder.from_preset("saved_models/nested", truncate_dim=64).embed(["it rains"]).shape
+        (1, 64)
     """
 
     dims: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ from .task import zipped_columns
 
 
 class FewShot:
-    """Answers by continuing a prompt of examples with a language model, without training (Brown et al. 2020).
+    r"""Answers by continuing a prompt of examples with a language model, without training (Brown et al. 2020).
 
     `classify` compares the log probabilities of the labels, and `answer` generates text (arXiv 2005.14165, section
     2.4). This is a prompt with one example, where the model continues after the last colon:
@@ -33,6 +33,15 @@ class FewShot:
         separator: text between examples. A generated answer ends before the next separator.
         shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
         seed: seed of the random selection of `shots` examples.
+
+    Example:
+        >>> import kerasbert
+        >>> from kerasbert.tasks import FewShot
+        >>> model = kerasbert.load("gpt2_mini_en")  # comes with the repository
+        >>> examples = [("warm and fine", "good"), ("dull", "bad")]
+        >>> few_shot = FewShot(model, examples, template="Review: {}\nOpinion: {answer}")
+        >>> few_shot.classify("wonderful")["label"]
+        'good'
     """
 
     def __init__(

@@ -45,6 +45,16 @@ class MultiTask(Trainable):
         inputs: {"tasks": {name: a batch of that task}}.
 
     Returns: {name: outputs of that task's model}; tasks whose batch has no rows are omitted.
+
+    Example:
+        >>> from kerasbert.tasks import MultiTask
+        >>> names = {"task": "TokenClassifier", "labels": ["O", "B-PER"]}
+        >>> model = MultiTask.from_preset("bert_mini_en", tasks={"mood": {"labels": ["bad", "good"]}, "names": names})
+        >>> texts, sentences = ["What a lovely day!", "I hated it."], [["Ann", "sat", "."], ["It", "rains", "."]]
+        >>> data = {"mood": (texts, ["good", "bad"]), "names": (sentences, [["B-PER", "O", "O"], ["O", "O", "O"]])}
+        >>> history = model.fit(data, batch_size=2, verbose=0)
+        >>> len(model.tasks["names"].tag("Tom sat.")["labels"])
+        3
     """
 
     SAVED_AS = {"tasks": Saved(dict[str, dict])}

@@ -58,6 +58,15 @@ class MultiVectorEmbedder(Embedder):
 
     Returns: a dict of `vectors`, float32 (b, s, m) or (b, c, s, m), and `scored`, bool (b, s) or (b, c, s), True at the
         tokens that are scored.
+
+    Example:
+        >>> from kerasbert.tasks import MultiVectorEmbedder
+        >>> model = MultiVectorEmbedder.from_preset("bert_mini_en", projection=64)
+        >>> documents = ["The team won the match.", "Snow fell last night."]
+        >>> [vectors.shape for vectors in model.embed_documents(documents)]
+        [(9, 64), (7, 64)]
+        >>> model.rank("The team won the match.", documents, top_k=1)[0]["text"]
+        'The team won the match.'
     """
 
     SAVED_AS = {"projection": Saved(int | list[dict], 1), "tokens": Saved(dict | None), "similarity": Saved(str)}

@@ -34,6 +34,15 @@ class MultipleChoice(Task):
             (b, c). Choices that consist of padding only are never predicted. Targets are int32 (b,).
 
     Returns: logits, float (b, c).
+
+    Example:
+        >>> from kerasbert.tasks import MultipleChoice
+        >>> model = MultipleChoice.from_preset("bert_mini_en")
+        >>> examples = [("Ann opens the door", ["and goes home.", "and drinks the street."])]
+        >>> examples += [("Tom takes the bus", ["and folds the rain.", "and calls a friend."])]
+        >>> history = model.fit(examples * 4, [0, 1] * 4, batch_size=4, epochs=6, verbose=0)
+        >>> model.choose(("Lee opens the door", ["and folds the rain.", "and goes home."]))["text"]
+        'and goes home.'
     """
 
     SAVES = ("max_length",)

@@ -35,6 +35,15 @@ class QuestionAnswerer(Task):
         inputs: a batch. Targets are {"start": int32 (b,), "end": int32 (b,)}.
 
     Returns: {"start": logits, "end": logits}, each float (b, s).
+
+    Example:
+        >>> from kerasbert.tasks import QuestionAnswerer
+        >>> model = QuestionAnswerer.from_preset("bert_mini_en", max_length=64, stride=16)
+        >>> questions = [("Where was Ann born?", "Ann was born in Rome."), ("Where is Tom?", "Tom is in Oslo now.")]
+        >>> answers = [("Rome", 16), ("Oslo", 10)]  # the text and where it begins
+        >>> history = model.fit(questions * 8, answers * 8, batch_size=4, epochs=4, verbose=0)
+        >>> model.answer(("Where was Lee born?", "Lee was born in Paris."))["text"]
+        'Paris'
     """
 
     SAVES = ("max_length", "stride", "max_question_length", "max_answer_length")

@@ -57,6 +57,15 @@ class Reranker(Task):
             documents.
 
     Returns: the scores before the activation, float32 (b, number of outputs), or for lists (b, c).
+
+    Example:
+        >>> from kerasbert.tasks import Reranker
+        >>> model = Reranker.from_preset("bert_mini_en", max_length=32)
+        >>> documents = ["Horses live in barns.", "Cats eat fish."]
+        >>> pairs = [("What do cats eat?", document) for document in documents]
+        >>> history = model.fit(pairs * 8, [0, 1] * 8, batch_size=4, epochs=5, verbose=0)
+        >>> model.rank("What do cats eat?", documents, top_k=1)[0]["text"]
+        'Cats eat fish.'
     """
 
     SAVES = ("labels", "activation", "max_length", "lowercase", "classifier_dropout")

@@ -42,6 +42,14 @@ class SetFit:
         strategy: for problem="labels", `"one-vs-rest"` and `"multi-output"`, which classify each label by itself and
             are the same, or `"classifier-chain"`, in which the answers for the labels before are inputs as well.
         normalize: whether the classifier reads vectors that are scaled to length 1.
+
+    Example:
+        >>> from kerasbert.tasks import SetFit
+        >>> model = SetFit.from_preset("modernbert_mini_en_embedder", labels=["weather", "food"])
+        >>> texts = ["It will rain tomorrow.", "Snow fell last night.", "The soup is salty.", "She baked fresh bread."]
+        >>> model = model.fit(texts, ["weather", "weather", "food", "food"], epochs=2, learning_rate=2e-4, verbose=0)
+        >>> [answer["label"] for answer in model.classify(["It will snow.", "The bread is salty."])]
+        ['weather', 'food']
     """
 
     def __init__(

@@ -126,6 +126,15 @@ class SparseEmbedder(Embedder):
         inputs: a batch. `token_ids` may be (b, c, s) for examples of a query and c - 1 documents.
 
     Returns: float32 (b, vocabulary_size), or (b, c, vocabulary_size), at least 0.
+
+    Example:
+        >>> from kerasbert.tasks import SparseEmbedder
+        >>> model = SparseEmbedder.from_preset("bert_mini_en", max_active_dims=8)
+        >>> vectors = model.embed(["a storm is coming", "she baked a cake"])  # a CSR matrix of scipy
+        >>> vectors.shape, vectors.nnz
+        ((2, 8192), 16)
+        >>> model.decode(vectors, top_k=3)[1][0][0]
+        'she'
     """
 
     SAVES = (*Embedder.SAVES, "activation", "max_active_dims")

@@ -49,6 +49,16 @@ class StaticEmbedder(TextEmbedder):
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
 
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim); 0 for texts without tokens.
+
+    Example:
+        >>> from kerasbert.tasks import StaticEmbedder, TextEmbedder
+        >>> encoder = TextEmbedder.from_preset("modernbert_mini_en_embedder")
+        >>> model = StaticEmbedder.distil(encoder, width=64)
+        >>> vectors = model.embed(["It will rain.", "She baked bread.", "It may rain."])
+        >>> vectors.shape
+        (3, 64)
+        >>> int(model.similarity(vectors[:1], vectors[1:]).argmax())
+        1
     """
 
     SAVED_AS = {"layers": Saved(list[dict])}

@@ -50,6 +50,15 @@ class TextClassifier(Task):
         inputs: a batch.
 
     Returns: logits, float (b, number of labels), or the score, float (b, 1).
+
+    Example:
+        >>> from kerasbert.tasks import TextClassifier
+        >>> model = TextClassifier.from_preset("bert_mini_en", labels=["bad", "good"])
+        >>> texts = ["What a lovely day!", "They laughed with joy.", "I hated every hour.", "He was angry and cruel."]
+        >>> history = model.fit(texts * 4, ["good", "good", "bad", "bad"] * 4, batch_size=4, epochs=4, verbose=0)
+        >>> model.classify("What a lovely evening!")["label"]
+        'good'
+        >>> model.save_to_preset("saved_models/mood")
     """
 
     SAVES = ("labels", "problem", "max_length", "answer_steps", "classifier_dropout", "features")

@@ -62,6 +62,17 @@ class TextEmbedder(Embedder):
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim` and layers, the dimension is
         the hidden size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each
         layer, (b, c, layers + 1, embedding_dim).
+
+    Example:
+        >>> from kerasbert.tasks import TextEmbedder
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder")
+        >>> documents = ["The parcel has not arrived.", "How do I reset my password?"]
+        >>> vectors = model.embed_documents(documents)
+        >>> vectors.shape
+        (2, 256)
+        >>> scores = model.similarity(model.embed_queries(["I forgot my password."]), vectors)
+        >>> documents[scores[0].argmax()]
+        'How do I reset my password?'
     """
 
     SAVES = (*Embedder.SAVES, "normalize", "truncate_dim")

@@ -53,6 +53,15 @@ class TokenClassifier(Task):
         inputs: a batch. Targets are int32 (b, s); tokens without a label have sample_weight 0.
 
     Returns: logits, float (b, s, number of labels).
+
+    Example:
+        >>> from kerasbert.tasks import TokenClassifier
+        >>> model = TokenClassifier.from_preset("bert_mini_en", labels=["O", "B-PER", "B-LOC"])
+        >>> sentences = [["Ann", "lives", "in", "Rome", "."], ["Tom", "is", "in", "Oslo", "."]] * 8
+        >>> history = model.fit(sentences, [["B-PER", "O", "O", "B-LOC", "O"]] * 16, batch_size=4, epochs=5, verbose=0)
+        >>> answer = model.tag("Tom lives in Rome.")
+        >>> [(entity["type"], entity["text"]) for entity in answer["entities"]]
+        [('PER', 'Tom'), ('LOC', 'Rome')]
     """
 
     SAVES = ("labels", "max_length", "features")

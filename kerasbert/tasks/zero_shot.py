@@ -25,6 +25,15 @@ class ZeroShotClassifier:
         model: a `TextClassifier` for natural language inference. The label of entailment is the first one whose name
             begins with "entail", or else the last one, with a warning.
         template: the hypothesis, in which {} stands for the label.
+
+    Example:
+        >>> from kerasbert.tasks import TextClassifier, ZeroShotClassifier
+        >>> nli = TextClassifier.from_preset("bert_mini_en", labels=["entailment", "contradiction"])
+        >>> pairs = [("It rains.", "This text is about weather."), ("It rains.", "This text is about food.")]
+        >>> history = nli.fit(pairs * 8, ["entailment", "contradiction"] * 8, batch_size=4, epochs=4, verbose=0)
+        >>> model = ZeroShotClassifier(nli, template="This text is about {}.")
+        >>> model.classify("It rains.", ["food", "weather"])["label"]
+        'weather'
     """
 
     def __init__(self, model: TextClassifier, template: str = "This example is {}."):

@@ -55,6 +55,19 @@ class Checkpoints(RunCallback):
     Attributes:
         log: the run's `RunLog`, whose rows are saved in every checkpoint.
         saved_log: the `log.state()` of the restored checkpoint, or None.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches
+        >>> from kerasbert.objectives import MaskedLM
+        >>> from kerasbert.training import Checkpoints
+        >>> model = MaskedLM.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> batches = MaskedLMBatches(corpus, batch_size=4, length=16, steps=2)
+        >>> history = model.fit(batches, steps_per_epoch=1, callbacks=[Checkpoints("runs/cats")], verbose=0)
+        >>> again = MaskedLM.from_preset("bert_mini_en")
+        >>> history = again.fit(batches, steps_per_epoch=1, callbacks=[Checkpoints("runs/cats")], verbose=0)
+        >>> history.epoch  # nothing is left to do
+        []
     """
 
     def __init__(

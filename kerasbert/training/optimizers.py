@@ -47,17 +47,21 @@ def adamw(
         layer_decay, unfreeze_every, rate_factors: learning rates that differ between layers; see `LayerRates`.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
-    Returns:
-        A `TransformerAdamW`.
+    Returns: a `TransformerAdamW`.
+
+    Example:
+        >>> from kerasbert.tasks import TextClassifier
+        >>> from kerasbert.training import adamw
+        >>> model = TextClassifier.from_preset("bert_mini_en", labels=["bad", "good"])
+        >>> model.compile(adamw(learning_rate=3e-4, warmup=1, steps=4))
+        >>> history = model.fit(["So lovely!", "I hated it."] * 4, ["good", "bad"] * 4, batch_size=2, verbose=0)
+        >>> int(model.optimizer.iterations)
+        4
     """
-    _check_rate(learning_rate, warmup, steps)
-    if accumulation < 1:
-        raise ValueError(f"`accumulation` must be at least 1 micro-batch per update. Received: {accumulation}.")
-    scheduled = _is_schedule(learning_rate)
-    if steps is not None:
-        learning_rate = WarmupDecay(learning_rate, warmup, steps)
+    _check_run(learning_rate, warmup, steps, accumulation)
+    rate = learning_rate if steps is None else WarmupDecay(learning_rate, warmup, steps)
     return TransformerAdamW(
-        learning_rate if scheduled or steps is not None else float(learning_rate),
+        rate if _is_schedule(rate) else float(rate),
         weight_decay=weight_decay or 0.0,
         beta_1=beta_1,
         beta_2=beta_2,
@@ -73,8 +77,10 @@ def adamw(
     )
 
 
-def _check_rate(learning_rate, warmup, steps):
-    """Raises a ValueError for a rate, a warm-up and a number of updates that do not fit; see `adamw`."""
+def _check_run(learning_rate, warmup, steps, accumulation):
+    """Raises a ValueError for arguments of `adamw` that do not fit together."""
+    if accumulation < 1:
+        raise ValueError(f"`accumulation` must be at least 1 micro-batch per update. Received: {accumulation}.")
     scheduled = _is_schedule(learning_rate)
     if not scheduled and not (0 < learning_rate < math.inf or (learning_rate == 0 and steps is None)):
         raise ValueError(f"`learning_rate` must be a finite number above 0. Received: {learning_rate}.")

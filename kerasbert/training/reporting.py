@@ -135,6 +135,17 @@ class RunLog(RunCallback):
             `fit`, if the model is one of this package. Without checkpoints, a resumed run keeps the rows of the files
             for steps before its first step.
         steps_per_pass: number of steps of one pass over the data.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches
+        >>> from kerasbert.objectives import MaskedLM
+        >>> from kerasbert.training import RunLog, read_log
+        >>> model = MaskedLM.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, model.tokenizer)
+        >>> batches = MaskedLMBatches(corpus, batch_size=4, length=16, steps=2)
+        >>> history = model.fit(batches, steps_per_epoch=1, callbacks=[RunLog("runs/cats")], verbose=0)
+        >>> [row["step"] for row in read_log("runs/cats")]
+        [1, 2]
     """
 
     def __init__(

@@ -35,6 +35,12 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             2024, arXiv 2412.13663).
         cooldown: number of updates at the end of the run in which the rate falls linearly from `final` to 0. The decay
             then ends when they begin.
+
+    Example:
+        >>> from kerasbert.training import WarmupDecay
+        >>> schedule = WarmupDecay(peak=1e-3, warmup=10, steps=100)
+        >>> [round(float(schedule(update)), 6) for update in (0, 5, 10, 55, 100)]
+        [0.0, 0.0005, 0.001, 0.0005, 0.0]
     """
 
     def __init__(

@@ -21,6 +21,15 @@ from .outputs import counted
 MOST_CLASSES = (
     20  # maximum size of a confusion matrix; with more classes, this many of the most frequent confusions are listed
 )
+# {score: its name among the metrics of the Hub}; other names are those of the Hub
+METRICS = {
+    "macro_f1": "f1",
+    "micro_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "mean_squared_error": "mse",
+}
 PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
 
 
@@ -86,7 +95,13 @@ def write_card(
     ]
     source = str(recipe.get("model", ""))
     results = [
-        EvalResult(description.task, _public(each.source), _public(each.source), score, value)
+        EvalResult(
+            description.task,
+            metric_type=METRICS.get(score, score),
+            metric_name=score,
+            metric_value=value,
+            **_data_set(each.source),
+        )
         for each in measured
         for score, value in each.scores.items()
         if description.task and value is not None
@@ -103,12 +118,31 @@ def write_card(
     write_text(folder / "README.md", text)
 
 
+def _data_set(source: str) -> dict[str, str]:
+    """Names a data set as the Hub does: "hf://glue:sst2#validation" -> its type, config and split."""
+    if not str(source).startswith("hf://"):
+        return {"dataset_type": _public(source), "dataset_name": _public(source)}
+    name, _, split = str(source).removeprefix("hf://").partition("#")
+    name, _, config = name.partition(":")
+    parts = {"dataset_config": config, "dataset_split": split}
+    shown = f"{name} ({config})" if config else name
+    return {"dataset_type": name, "dataset_name": shown} | {key: value for key, value in parts.items() if value}
+
+
+def _baseline(expected: Sequence | None) -> dict[str, float]:
+    """The accuracy of always giving the most frequent label, for a classifier."""
+    if not expected or not all(isinstance(label, str) for label in expected):
+        return {}
+    return {"accuracy of the most frequent label": Counter(expected).most_common(1)[0][1] / len(expected)}
+
+
 def _evaluation(measured: Sequence[Measured], description: Description) -> list[str]:
     """Formats the scores on each data set, below its name."""
     lines: list[str] = []
     for each in measured:
         count = "" if each.examples is None else f", {counted(each.examples, 'example')}"
-        lines += ["", f"### {_public(each.source)}{count}", *_table("metric", each.scores)]
+        baseline = _baseline(each.expected) if "accuracy" in each.scores and description.labels else {}
+        lines += ["", f"### {_public(each.source)}{count}", *_table("metric", each.scores | baseline)]
         if description.labels and each.expected:
             lines += _by_class(description.task, description.labels, each.expected, each.answers)
     return lines

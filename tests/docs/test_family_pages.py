@@ -43,6 +43,7 @@ def test_tables():
     assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in tables.checkpoints_table("Bert")
     assert "| 256 × 128, 256 × 512 | 1,000,000 |" in tables.recipes_table(["bert"])
     assert "[MASK]" in tables.objective_picture(["bert.base"])
+    assert "\n| `BertBlock` | `kerasbert/models/bert.py` | Attention and " in tables.layers_table("Bert")
 
 
 def test_checkpoints():
@@ -67,6 +68,7 @@ def test_every_field_of_a_config_has_a_meaning(backbone):
         ("`fit` needs x*y and a|b.", r"``fit`` needs x\*y and a\|b."),
         ("Returns: float (b, s).\n    More of it.", "**Returns:** float (b, s). More of it."),
         ("Args:\n    x: float (b, s),\n        padded.", "**Args:**\n\n``x``\n    float (b, s), padded."),
+        ("Example:\n    >>> x * y\n    6", "**Example:**\n\n.. code-block:: pycon\n\n    >>> x * y\n    6"),
     ],
 )
 def test_docstrings_become_markup(text, wanted):

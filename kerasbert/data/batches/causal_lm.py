@@ -29,6 +29,16 @@ class CausalLMBatches(PassBatches):
             of the last batch.
         lines: whether the end token follows every line instead of every document.
         language: language id of all tokens, for XLM.
+
+    Example:
+        >>> from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["the cat sat on the mat"], tokenizer)
+        >>> x, y, sample_weight = CausalLMBatches(corpus, batch_size=1, length=6)[0]
+        >>> tokenizer.decode(x["token_ids"][0])
+        'the cat sat on the mat'
+        >>> tokenizer.decode(y[0], skip_special_tokens=False)
+        'cat sat on the mat [SEP]'
     """
 
     def __init__(

@@ -77,6 +77,16 @@ class DenoisingBatches(PassBatches):
         packed: whether to put as many pieces into a row as fit. They do not attend to each other.
         group: number of documents that are concatenated before they are split into pieces. Default: 128, as in T5's
             code, and 1 for "prefix_lm", "deshuffling" and `TextInfilling`.
+
+    Example:
+        >>> from kerasbert.data import Corpus, DenoisingBatches, Tokenizer
+        >>> documents = ["the cat sat on the mat and then it slept"] * 8
+        >>> tokenizer = Tokenizer.train("unigram", documents, vocabulary_size=118, family="t5")
+        >>> x, y, sample_weight = DenoisingBatches(Corpus.in_memory(documents, tokenizer), batch_size=1, length=16)[0]
+        >>> tokenizer.decode(x["token_ids"][0], skip_special_tokens=False)
+        'the cat sat on the <extra_id_0></s>'
+        >>> tokenizer.decode(y[0], skip_special_tokens=False)
+        '<extra_id_0>mat</s>'
     """
 
     def __init__(

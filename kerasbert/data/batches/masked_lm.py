@@ -96,6 +96,17 @@ class MaskedLMBatches(PassBatches):
         noise: the masking rule: `Tokens` (the default), `WholeWords`, `NGrams`, `Spans`, `RareTokens`, or any `Noise`.
         static_masks: number of different masks per row, used in turn. With 0, new masks are drawn in every step.
         language: language id of all tokens, for XLM.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["The cat sat on the mat.", "A dog ran home."] * 8, tokenizer)
+        >>> batches = MaskedLMBatches(corpus, batch_size=4, length=16)
+        >>> len(batches)
+        4
+        >>> x, y, sample_weight = batches[0]
+        >>> {name: array.shape for name, array in x.items()}
+        {'token_ids': (4, 16), 'lengths': (4,), 'masked_positions': (4, 2)}
     """
 
     def __init__(

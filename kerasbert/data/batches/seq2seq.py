@@ -70,6 +70,19 @@ class Seq2SeqBatches(Batches):
         epochs: number of passes over the pairs. Ignored if `steps` is given.
         steps: number of updates in the run. Default: `epochs` passes.
         seed: seed of the order of the pairs and of the batches. None keeps the given order within each bucket.
+
+    Example:
+        >>> from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout
+        >>> sources, targets = [[5, 6, 1], [7, 1]], [[8, 9], [8]]
+        >>> layout = Seq2SeqLayout(start_id=0, end_id=1)
+        >>> batches = Seq2SeqBatches(sources, targets, batch_size=2, layout=layout, seed=None)
+        >>> x, y, sample_weight = batches[0]
+        >>> x["decoder_token_ids"]
+        array([[0, 8, 9],
+               [0, 8, 0]], dtype=int32)
+        >>> y
+        array([[8, 9, 1],
+               [8, 1, 0]], dtype=int32)
     """
 
     def __init__(

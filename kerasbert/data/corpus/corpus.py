@@ -28,7 +28,7 @@ from .writing import write_corpus
 
 
 class Corpus:
-    """The token ids of a collection of documents, made by `Corpus.write`, `Corpus.open` or `Corpus.in_memory`.
+    r"""The token ids of a collection of documents, made by `Corpus.write`, `Corpus.open` or `Corpus.in_memory`.
 
     Attributes:
         tokens: all token ids, memory-mapped.
@@ -37,6 +37,16 @@ class Corpus:
         document_starts: int64 (documents + 1,), index of each document's first sequence, followed by the number of
             sequences.
         tokenizer_info: properties of the tokenizer (see `Tokenizer.info`), or None for a corpus of unknown origin.
+
+    Example:
+        >>> from kerasbert.data import Corpus, Tokenizer
+        >>> documents = ["The cat sat on the mat.\nThen it slept.", "A dog ran home."]
+        >>> corpus = Corpus.write("corpora/animals", documents, Tokenizer.from_preset("bert_mini_en"))
+        >>> corpus.num_documents, corpus.num_tokens
+        (2, 16)
+        >>> corpus = Corpus.open("corpora/animals")
+        >>> corpus.tokenizer().decode(corpus.tokens[: corpus.lengths[0]])
+        'the cat sat on the mat.'
     """
 
     def __init__(self, folder: Path, pairs: Sequence[MegatronPair], info: dict | None, summary: dict):

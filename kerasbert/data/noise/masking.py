@@ -91,6 +91,15 @@ class WholeWords(Tokens):
         rate, shares, max_predictions, count, mask_special, skip_first, random_from: as in `Tokens`.
         by_word: whether `rate` is a share of the words instead of the tokens, and all tokens of a word are masked, kept
             or replaced together, as in RoBERTa's code.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer, WholeWords
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["the captain laughed quietly at the passengers"], tokenizer)
+        >>> noise = WholeWords(rate=0.3, shares=(1.0, 0.0))  # all of them become [MASK]
+        >>> x, y, sample_weight = MaskedLMBatches(corpus, batch_size=1, length=10, noise=noise)[0]
+        >>> tokenizer.decode(x["token_ids"][0], skip_special_tokens=False)
+        '[CLS] the [MASK] laughed [MASK] at [MASK] passengers [SEP]'
     """
 
     by_word: bool = False

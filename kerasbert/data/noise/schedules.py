@@ -18,6 +18,15 @@ class RateSchedule(Noise):
     Args:
         noise: the masking rule, which must have a `rate`, such as `Tokens(0.3)`.
         final: the rate at the end of the run.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches, RateSchedule, Tokenizer, Tokens
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["one two three four five six seven eight nine ten"] * 8, tokenizer)
+        >>> noise = RateSchedule(Tokens(0.5), final=0.1)
+        >>> batches = MaskedLMBatches(corpus, batch_size=4, length=12, steps=10, noise=noise)
+        >>> [int((batches[step][0]["masked_positions"] >= 0).sum()) for step in (0, 5, 9)]
+        [24, 16, 8]
     """
 
     noise: Noise

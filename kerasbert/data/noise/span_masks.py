@@ -143,6 +143,15 @@ class Spans(Noise):
         phrases: int (n, 2), start and stop in `corpus.tokens` of phrases, such as entities or noun phrases, that are
             selected as a whole. They must be in ascending order and must not overlap.
         phrase_share: probability that a span is a phrase, if one is available. The paper uses 0.5.
+
+    Example:
+        >>> from kerasbert.data import Corpus, MaskedLMBatches, Spans, Tokenizer
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> corpus = Corpus.in_memory(["the captain laughed quietly at the door of the house"], tokenizer)
+        >>> noise = Spans(rate=0.3, shares=(1.0, 0.0))  # all of them become [MASK]
+        >>> x, y, sample_weight = MaskedLMBatches(corpus, batch_size=1, length=12, noise=noise, seed=1)[0]
+        >>> tokenizer.decode(x["token_ids"][0], skip_special_tokens=False)
+        '[CLS] the captain laughed quietly [MASK] [MASK] door of [MASK] house [SEP]'
     """
 
     rate: float = 0.15

@@ -31,6 +31,16 @@ def encode_texts(
     Returns:
         A dict of int32 "token_ids" (b, s); int32 "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that
         pads on the left; and int32 "segment_ids" (b, s) if the tokenizer's pairs have segments.
+
+    Example:
+        >>> from kerasbert.data import Tokenizer, encode_texts
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> rows = encode_texts(tokenizer, [("the cat", "it sat"), ("a dog", "it ran home")])
+        >>> rows["token_ids"].shape
+        (2, 8)
+        >>> rows["segment_ids"]
+        array([[0, 0, 0, 0, 1, 1, 1, 0],
+               [0, 0, 0, 0, 1, 1, 1, 1]], dtype=int32)
     """
     if isinstance(texts, (str, bytes)):
         raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: one str. Use [text].")

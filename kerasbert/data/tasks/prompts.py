@@ -14,6 +14,14 @@ class Prompts:
         texts: {name: text}, such as {"query": "query: ", "document": "passage: "}.
         default: the name of the prompt that `embed` uses by default. Default: none.
         pooled: whether the hidden states of a prompt's tokens are pooled with those of the text.
+
+    Example:
+        >>> from kerasbert.tasks import Prompts, TextEmbedder
+        >>> prompts = Prompts({"query": "query: ", "document": "passage: "})
+        >>> model = TextEmbedder.from_preset("modernbert_mini_en_embedder", prompts=prompts)
+        >>> query = model.embed_queries("how to cook rice")  # reads "query: how to cook rice"
+        >>> query.shape
+        (256,)
     """
 
     texts: dict[str, str] = dataclasses.field(default_factory=dict)

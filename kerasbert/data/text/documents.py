@@ -37,7 +37,7 @@ def read_documents(
     language: str = "en",
     documents: str = "blank-line",
 ) -> Iterator[str]:
-    """Yields documents as str, holding only one document of a file in memory at a time.
+    r"""Yields documents as str, holding only one document of a file in memory at a time.
 
     To read any text file in bounded memory, lines of more than a million characters are split at a space, and documents
     of more than 32 million characters are split, too.
@@ -66,6 +66,13 @@ def read_documents(
         FileNotFoundError: a file or folder does not exist.
         ValueError: a file is empty, has invalid bytes (the message gives the line and the byte), or lacks the column;
             or a table has an unclosed quote, or a row with more or fewer cells than the header.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from kerasbert.data import read_documents
+        >>> size = Path("pets.txt").write_text("The cat sat.\nThen it slept.\n\nA dog ran home.\n")
+        >>> list(read_documents("pets.txt"))
+        ['The cat sat.\nThen it slept.', 'A dog ran home.']
     """
     if errors not in ("strict", "replace", "ignore"):
         raise ValueError(f'`errors` must be "strict", "replace" or "ignore". Received: {errors!r}.')
@@ -75,6 +82,12 @@ def read_documents(
     documents = document_boundary(sources, encoding=encoding)[0] if documents == "auto" else documents
     if documents not in BOUNDARIES:
         raise ValueError(f"`documents` must be one of {', '.join(BOUNDARIES)}. Received: {documents!r}.")
+    texts = _texts(sources, column, errors, encoding, subset, split, documents)
+    return clean_documents(texts, C4Rules() if clean else None, deduplicate, detect, language)
+
+
+def _texts(sources, column, errors, encoding, subset, split, documents):
+    """Finds all files at once, so that a missing one is an error before any text is read."""
     readers: list[Callable[[], Iterator[str]]] = []
     for item in sources:
         if is_hub(item):
@@ -82,8 +95,7 @@ def read_documents(
             continue
         for path in files_of(item):
             readers.append(lambda path=path: _file_documents(path, column, errors, encoding, documents))
-    texts = (document for reader in readers for document in reader())
-    return clean_documents(texts, C4Rules() if clean else None, deduplicate, detect, language)
+    return (document for reader in readers for document in reader())
 
 
 def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf-8") -> tuple[str, str]:

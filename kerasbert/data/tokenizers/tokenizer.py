@@ -60,6 +60,18 @@ class Tokenizer:
             number of tokens in the backend.
         segments: whether models read the segment ids of the template. Otherwise, encoded rows have none, as if all were
             0.
+
+    Example:
+        >>> from kerasbert.data import Tokenizer
+        >>> tokenizer = Tokenizer.train("wordpiece", ["the cat sat on the mat"] * 10, vocabulary_size=28)
+        >>> ids = tokenizer.encode(["the cat sat"])[0]
+        >>> [tokenizer.token(number) for number in ids]
+        ['[CLS]', 'the', 'cat', 's', '##at', '[SEP]']
+        >>> tokenizer.decode(ids)
+        'the cat sat'
+        >>> tokenizer.save("tokenizer")
+        >>> Tokenizer.load("tokenizer").vocabulary_size
+        28
     """
 
     # The id of each special token, or None if the tokenizer does not have it.

@@ -10,7 +10,7 @@ from kerasbert.data import Tokenizer
 from kerasbert.metrics import by_class
 from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig, WordVectors, WordVectorsConfig
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, SkipGram
-from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 from pipelines.runs.model_card import Measured, write_card
 
 pytestmark = pytest.mark.one_backend
@@ -50,21 +50,32 @@ def test_a_classifier(bert, tokenizer, tmp_path):
     text = written(tmp_path, model, measured, model="/home/me/secret/bert_mini", epochs=3)
     assert "secret" not in text and "/home" not in text
     assert "| model | bert_mini |" in text and "| source | train.csv |" in text
-    assert "`bad`, `good`, `a|b`" in text and "A Bert with 1,263 parameters that assigns one of" in text
-    begin = f"# {tmp_path.name}\n\nA model: A Bert with 1,263 parameters that assigns one of the labels `bad`, `good`"
+    assert "`bad`, `good`, `a|b`" in text
+    begin = f"# {tmp_path.name}\n\nA model: a Bert with 1,263 parameters that assigns one of the labels `bad`, `good`"
     assert begin in text
     limits = "at most 16 tokens, special tokens included. It gives one of its labels to every text"
     assert text.index(limits) < text.index("## Usage") < text.index("## Evaluation") < text.index("## Training")
     assert "| at the end | value |\n|---|---|\n| train_loss | 0.25 |" in text[text.index("## Training") :]
-    assert "### test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
+    assert "### test.csv, 4 examples" in text
+    assert "| accuracy | 0.5 |\n| accuracy of the most frequent label | 0.5 |" in text
     assert "| bad | 1 | 0.5 | 0.6667 | 2 |" in text and "| a\\|b | 0 | 0 | 0 | 1 |" in text
     matrix = text[text.index("Rows are the right classes") :].split("\n")[2:7]
     rows = ["| bad | 1 | 1 | 0 |", "| good | 0 | 1 | 0 |", "| a\\|b | 0 | 1 | 0 |"]
     assert matrix == ["| right class | bad | good | a\\|b |", "|---|---|---|---|", *rows]
     data = ModelCard.load(tmp_path / "README.md").data
     assert (data.library_name, data.pipeline_tag, data.base_model) == ("kerasbert", "text-classification", None)
+    assert data.tags == ["transformers", "keras", "bert"]
     (result,) = data.eval_results
     assert (result.dataset_name, result.metric_type, result.metric_value) == ("test.csv", "accuracy", 0.5)
+
+
+def test_scores_and_data_sets_have_the_names_of_the_hub(bert, tmp_path):
+    measured = [Measured("hf://glue:stsb#validation", {"spearman": 0.5}), Measured("hf://ag_news", {"macro_f1": 0.25})]
+    written(tmp_path, TextClassifier(bert, problem="score"), measured)
+    first, second = ModelCard.load(tmp_path / "README.md").data.eval_results
+    assert (first.dataset_type, first.dataset_config, first.dataset_split) == ("glue", "stsb", "validation")
+    assert (first.dataset_name, first.metric_type, first.metric_name) == ("glue (stsb)", "spearmanr", "spearman")
+    assert (second.dataset_type, second.dataset_config, second.metric_type) == ("ag_news", None, "f1")
 
 
 def test_a_model_of_the_hub_is_named_as_the_base(bert, tmp_path):
@@ -118,7 +129,7 @@ def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
         codes = re.findall(r"```python\n(.*?)```", written(folder, model, pairs=pairs), flags=re.S)
         code, *others = [code for code in codes if "transformers" not in code]
         names = {}
-        exec(code.rpartition("\n")[0].replace("model.", "answer = model.", 1), names)
+        exec(re.sub(r"print\((.*)\)\n", r"answer = \1\n", code), names)
         assert names["answer"], code
         assert len(others) == isinstance(model, ReplacedTokenDetection)
         assert len(codes) == 2, "one for kerasbert, and one for transformers or for the generator"
@@ -160,13 +171,30 @@ def test_curves_and_data_sets_of_the_hub(bert, tmp_path):
     assert "![Loss and scores during training](logs/seed_0/curves.png)" in card.text
 
 
-def test_the_code_for_transformers_runs(bert, tokenizer, tmp_path, monkeypatch):
-    """The second code block of a classifier's card, beside the folder."""
+@pytest.mark.parametrize("kind", ["label", "pair", "tags", "mask", "score", "embedder"])
+def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatch, capsys, kind):
+    """The second code block of a card, beside the folder."""
+    if kind == "embedder":
+        pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(tmp_path)
-    model = TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer)
+    model = {
+        "tags": lambda: TokenClassifier(bert, labels=["O", "B-X"], tokenizer=tokenizer),
+        "mask": lambda: MaskedLM(bert, tokenizer=tokenizer),
+        "score": lambda: TextClassifier(bert, problem="score", tokenizer=tokenizer),
+        "embedder": lambda: TextEmbedder(bert, tokenizer=tokenizer),
+    }.get(kind, lambda: TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer))()
     model.save_to_preset(tmp_path / "model")
-    text = written(tmp_path / "model", model)
-    (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, flags=re.S) if "transformers" in code]
+    text = written(tmp_path / "model", model, pairs=kind == "pair")
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.S)[-1]
+    assert "transformers" in code
     names = {}
     exec(code, names)
-    assert tuple(names["outputs"].logits.shape) == (1, 2)
+    printed = capsys.readouterr().out
+    if kind == "score":
+        assert tuple(names["outputs"].logits.shape) == (1, 1)
+    else:
+        expected = {"tags": "'entity'", "mask": "'token_str'", "embedder": "(2, 8)"}.get(kind, "'label'")
+        assert expected in printed or (kind == "tags" and printed == "[]\n")  # the pipeline leaves out words without
+    if kind in ("label", "pair"):
+        answer = model.classify([("A first text.", "Its pair.")] if kind == "pair" else ["A first text."])[0]
+        assert f"'label': '{answer['label']}', 'score': {answer['score']:.4f}" in printed
