@@ -10,6 +10,7 @@ last build is not executed again; remove build/docs for a build from nothing.
 
 import importlib
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,8 @@ def build(pages=()):
     start = time.perf_counter()
     if pages:
         os.environ["DOCS_ONLY"] = " ".join(page.removesuffix(".md").removeprefix("docs/") for page in pages)
+    else:  # Sphinx keeps pages of unchanged sources, whose links to pages of the API may be old
+        shutil.rmtree(OUTPUT / "_modules", ignore_errors=True)
     if not sys.stdout.isatty():
         nocolor()
     OUTPUT.mkdir(parents=True, exist_ok=True)

@@ -51,9 +51,12 @@ class StaticEmbedder(TextEmbedder):
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim); 0 for texts without tokens.
 
     Example:
-        >>> from kerasbert.tasks import StaticEmbedder, TextEmbedder
-        >>> encoder = TextEmbedder.from_preset("modernbert_mini_en_embedder")
-        >>> model = StaticEmbedder.distil(encoder, width=64)
+        >>> from kerasbert.data import Tokenizer
+        >>> from kerasbert.models import WordVectors, WordVectorsConfig
+        >>> from kerasbert.tasks import StaticEmbedder
+        >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
+        >>> table = WordVectors(WordVectorsConfig(tokenizer.vocabulary_size, hidden_dim=64))
+        >>> model = StaticEmbedder(table, tokenizer=tokenizer)
         >>> vectors = model.embed(["It will rain.", "She baked bread.", "It may rain."])
         >>> vectors.shape
         (3, 64)

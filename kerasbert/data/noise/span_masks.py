@@ -130,7 +130,8 @@ def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: 
 class Spans(Noise):
     """Selects spans of whole words. All tokens of a span are masked, kept or replaced together (section 3.1).
 
-    Adjacent spans count as one span. Random tokens are drawn in proportion to their frequencies in the corpus.
+    Adjacent spans count as one span. The last span of a row ends where the number of tokens to predict is reached, also
+    within a word, as in the authors' code. Random tokens are drawn in proportion to their frequencies in the corpus.
 
     Args:
         rate: number of tokens to predict, as a share of the text without special tokens.
