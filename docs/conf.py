@@ -111,6 +111,7 @@ autodoc_default_options = {"members": True, "imported-members": True}
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
 default_role = "code"
+smartquotes = False  # values such as "classes" are code
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 90
 add_module_names = False

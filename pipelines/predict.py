@@ -45,7 +45,7 @@ def predict(
     json: bool = False,
     texts: tuple[str, ...] = (),
 ) -> None:
-    """Reads one input per line or row and writes one answer per line, in order and in constant memory.
+    """Runs a model on texts or files: one answer for each line or row, in order and in constant memory.
 
     The answers are JSON lines, and tables in a terminal.
 

@@ -22,6 +22,7 @@ from .command_line.command import Command
 from .corpora.datatrove import Engine, stages
 from .corpora.options import Cleaning, Processes, TextFiles
 from .corpora.parts import PARTS, Source, assemble, encode_parts
+from .reading.tokenizers import load_tokenizer
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
 FILES = (  # files of a corpus and its tokenizer
@@ -33,7 +34,7 @@ FILES = (  # files of a corpus and its tokenizer
 
 def prepare_corpus(
     source: list[str],
-    tokenizer: Path,
+    tokenizer: str,
     output: Path,
     held_out: Path | None = None,
     held_out_every: int = 100,
@@ -50,7 +51,7 @@ def prepare_corpus(
     Args:
         source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), URLs of them, such as
             s3://bucket/folder, or hf://name for a data set on the hub.
-        tokenizer: folder of the tokenizer.
+        tokenizer: folder of a tokenizer or a model, a model of the package, or hf://org/name.
         output: folder for the corpus, which must not contain one yet.
         held_out: folder for a second corpus, to evaluate on. It contains one of every `held_out_every` documents. If
             there are fewer than twice as many documents, two documents are held out (of two or three documents, the
@@ -72,7 +73,7 @@ def prepare_corpus(
     options = text.reading()
     documents = Source(tuple(source), options, **asdict(cleaning))
     options["documents"] = "file" if documents.is_warc() else boundary(source, text.documents, text.encoding)
-    loaded = Tokenizer.load(tokenizer)
+    loaded = load_tokenizer(tokenizer)
     folders = [output, *([held_out] if held_out else [])]
     if processes.executor is not None:
         engine = Engine(processes.executor, processes.tasks, workers, dict(map(option, processes.executor_options)))

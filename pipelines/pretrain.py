@@ -6,10 +6,10 @@ python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --s
 from pathlib import Path
 
 from kerasbert.backend.hosts import together
-from kerasbert.data import Tokenizer
 from kerasbert.training import RunStopped, StopRequest
 
 from .command_line.command import Command
+from .reading.tokenizers import load_tokenizer
 from .recipes.recipe import find_recipe
 from .runs.devices import use_devices
 from .runs.training import CONTINUE, open_corpora, train
@@ -24,7 +24,7 @@ def pretrain(
     report_every: int = 1_000,
     keep: int = 3,
     output: Path | None = None,
-    tokenizer: Path | None = None,
+    tokenizer: str | None = None,
     tensorboard: bool = False,
     less_memory: bool = False,
     minutes: float | None = None,
@@ -38,7 +38,7 @@ def pretrain(
     continues. A second signal stops it at once.
 
     Args:
-        corpus: folders that `prepare_corpus` wrote. Recipes with languages need their names: de=corpora/de
+        corpus: folders that `prepare-corpus` wrote. Recipes with languages need their names: de=corpora/de
             fr=corpora/fr, and de-fr=corpora/pairs for parallel text.
         run: folder for the recipe, the logs, the curves and the checkpoints. A run that it contains continues.
         recipe: name of a recipe, such as bert.base; the recipe.json of another run or of a model; or recipes.py:mine,
@@ -48,7 +48,7 @@ def pretrain(
         report_every: updates between reports, each with a checkpoint. It is reduced to a divisor of the run's steps.
         keep: number of newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
-        tokenizer: folder of the tokenizer that the corpus must have.
+        tokenizer: folder or hf://org/name of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
         less_memory: recompute activations instead of storing them, which makes updates about a third slower.
         minutes: stop after this many minutes, and save the model and a checkpoint. The same command continues the run.
@@ -66,7 +66,7 @@ def pretrain(
     use_devices(devices)
     with together():
         chosen = find_recipe(recipe).with_settings(list(set))
-        texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
+        texts = open_corpora(corpus, load_tokenizer(tokenizer) if tokenizer else None)
         unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
     options = dict(held_out_steps=held_out_steps, report_every=report_every, keep=keep, output=output)
     options |= dict(tensorboard=tensorboard, less_memory=less_memory, reschedule=reschedule)

@@ -114,7 +114,7 @@ def describe(model, pairs=False):
     elif auto_class is not None and backbone.config.model_type not in OWN_MODEL_TYPES:
         usage.append(_in_transformers(model, task, auto_class, pairs))
         libraries.append("transformers")
-    purpose = f"A {family} with {size} that {purpose}."
+    purpose = f"A {family} model with {size} that {purpose}."
     limits = _limits(model, backbone, labels)
     return Description(task, family, purpose, "\n\n".join(usage), tuple(libraries), labels, limits)
 
@@ -134,9 +134,9 @@ def _limits(model, backbone, labels):
     """Returns sentences about the limits of a model, as far as they follow from its settings."""
     limits, most = [], getattr(backbone.config, "max_length", None)
     if most is not None:
-        limits.append(f"It was built for at most {most:,} tokens, special tokens included.")
+        limits.append(f"It reads at most {most:,} tokens, special tokens included; longer texts are cut.")
     if labels and getattr(model, "problem", None) == "classes":
-        limits.append("It gives one of its labels to every text, also where none of them applies.")
+        limits.append("It gives one of its labels to every text, even if none of them fits.")
     return tuple(limits)
 
 

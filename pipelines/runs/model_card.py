@@ -94,18 +94,6 @@ def write_card(
         ("Training", [*training, "", made]),
     ]
     source = str(recipe.get("model", ""))
-    results = [
-        EvalResult(
-            description.task,
-            metric_type=METRICS.get(score, score),
-            metric_name=score,
-            metric_value=value,
-            **_data_set(each.source),
-        )
-        for each in measured
-        for score, value in each.scores.items()
-        if description.task and value is not None
-    ]
     text = card(
         name,
         title,
@@ -113,9 +101,25 @@ def write_card(
         sections,
         base_model=source.removeprefix("hf://") if source.startswith("hf://") else None,
         datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
-        eval_results=results,
+        eval_results=_results(measured, description.task),
     )
     write_text(folder / "README.md", text)
+
+
+def _results(measured: Sequence[Measured], task: str | None) -> list[EvalResult]:
+    """The scores in the form of the Hub, for models with a task there."""
+    return [
+        EvalResult(
+            task,
+            metric_type=METRICS.get(score, score),
+            metric_name=score,
+            metric_value=value,
+            **_data_set(each.source),
+        )
+        for each in measured
+        for score, value in each.scores.items()
+        if task and value is not None
+    ]
 
 
 def _data_set(source: str) -> dict[str, str]:

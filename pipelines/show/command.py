@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 import kerasbert
-from kerasbert.data import Tokenizer
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
 
 from ..command_line.command import Command, Commands
+from ..reading.tokenizers import load_tokenizer
 from ..recipes.recipe import find_recipe
 from . import attention as attention_pictures
 from . import corruption as corruption_pictures
@@ -44,7 +44,7 @@ def corruption(
     seed: int = 0,
     draws: int = 1,
     pieces: int = 0,
-    tokenizer: Path | None = None,
+    tokenizer: str | None = None,
     generator: str = "",
     output: Path | None = None,
     set: tuple[str, ...] = (),
@@ -63,7 +63,7 @@ def corruption(
         draws: number of times that the noise is drawn.
         pieces: split words into pieces of at most this many letters, to show how the noise treats words. With 0, words
             are not split. Cannot be combined with `tokenizer`.
-        tokenizer: folder of a tokenizer. Default: a tokenizer of whole words with the special tokens of the family.
+        tokenizer: folder or hf://org/name of a tokenizer. Default: whole words, and the special tokens of the family.
         generator: folder of a masked language model, or of a model for replaced token detection, that samples ELECTRA's
             replaced tokens. Default: random words are used.
         output: .html file for a page with the same pictures.
@@ -72,7 +72,7 @@ def corruption(
     outputs = (output,) if output else ()
     check_pictures(outputs, (".html",))
     chosen = _generator(generator)
-    loaded = Tokenizer.load(tokenizer) if tokenizer else chosen.tokenizer if chosen else None
+    loaded = load_tokenizer(tokenizer) if tokenizer else chosen.tokenizer if chosen else None
     if pieces < 0 or (pieces and loaded):
         raise ValueError(
             f"`pieces` must be at least 0, and is for the default tokenizer. Received: {pieces}"

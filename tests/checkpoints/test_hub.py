@@ -102,7 +102,7 @@ def test_pushed_models_have_cards(run):
     text = cards["task"].text
     assert "assigns one of the labels `bad`, `good` to a text" in text
     assert 'kerasbert.load("me/task")' in text
-    assert 'AutoModelForSequenceClassification.from_pretrained("me/task")' in text
+    assert 'pipeline("text-classification", model="me/task")' in text
 
 
 def test_the_missing_package_is_named(monkeypatch):

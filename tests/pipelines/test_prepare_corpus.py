@@ -1,8 +1,10 @@
 import pytest
 
+from kerasbert.checkpoints.folder import shipped_folder
 from kerasbert.data import Corpus, Tokenizer
 from pipelines.corpora.options import Cleaning, TextFiles
-from pipelines.prepare_corpus import prepare_corpus
+from pipelines.prepare_corpus import main, prepare_corpus
+from pipelines.reading.tokenizers import load_tokenizer
 from pipelines.train_tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.one_backend
@@ -88,3 +90,22 @@ def test_few_documents_hold_out_two_or_the_last_and_one_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least 2. Received: 1"):
         prepare("one", held_out_every=1)
     assert not (tmp_path / "one" / "train").exists() and not (tmp_path / "one" / "held_out").exists()
+
+
+def test_the_tokenizer_of_a_model_on_the_hub(tmp_path, monkeypatch):
+    """The command passes the name as it was given, and not as a path, which has one slash less."""
+    asked = []
+    folder = shipped_folder("bert_mini_en")
+    monkeypatch.setattr("kerasbert.checkpoints.folder.download", lambda name, *_: asked.append(name) or folder)
+    (tmp_path / "text.txt").write_text("The cat sat on the mat.\n\nA dog ran home.\n")
+    arguments = [
+        "--source",
+        str(tmp_path / "text.txt"),
+        "--tokenizer",
+        "hf://org/model",
+        "--output",
+        str(tmp_path / "a"),
+    ]
+    main(arguments)
+    assert asked == ["org/model"]
+    assert Corpus.open(tmp_path / "a").tokenizer().hash == load_tokenizer("bert_mini_en").hash

@@ -51,9 +51,13 @@ def test_a_classifier(bert, tokenizer, tmp_path):
     assert "secret" not in text and "/home" not in text
     assert "| model | bert_mini |" in text and "| source | train.csv |" in text
     assert "`bad`, `good`, `a|b`" in text
-    begin = f"# {tmp_path.name}\n\nA model: a Bert with 1,263 parameters that assigns one of the labels `bad`, `good`"
+    begin = (
+        f"# {tmp_path.name}\n\nA model: a Bert model with 1,263 parameters that assigns one of the labels `bad`, `good`"
+    )
     assert begin in text
-    limits = "at most 16 tokens, special tokens included. It gives one of its labels to every text"
+    limits = (
+        "at most 16 tokens, special tokens included; longer texts are cut. It gives one of its labels to every text"
+    )
     assert text.index(limits) < text.index("## Usage") < text.index("## Evaluation") < text.index("## Training")
     assert "| at the end | value |\n|---|---|\n| train_loss | 0.25 |" in text[text.index("## Training") :]
     assert "### test.csv, 4 examples" in text
