@@ -8,6 +8,7 @@ it stands, so it is escaped.
 import dataclasses
 import inspect
 import re
+import sys
 import textwrap
 
 _SECTION = re.compile(r"^([A-Z][a-z]+):(?: +(\S.*))?$")
@@ -36,22 +37,34 @@ def entries(lines):
         if not line.strip():
             continue
         if groups and line.startswith(" "):
-            groups[-1].append(line)
+            groups[-1].append(line.strip())
         else:
-            groups.append([line])
-    return [" ".join(part.strip() for part in group) for group in groups]
+            groups.append([line.strip()])
+    return groups
+
+
+def bulleted(lines):
+    """The lines of an entry as its text and the items of the list at its end: [first, ...], each on one line."""
+    parts = [[]]
+    for line in lines:
+        if line.startswith("- "):
+            parts.append([])
+        parts[-1].append(line)
+    return [" ".join(part).removeprefix("- ") for part in parts]
 
 
 def definitions(lines):
     """A section as a definition list; entries without a name are paragraphs."""
     written = []
     for entry in entries(lines):
-        named = _ENTRY.match(entry)
+        text, *items = bulleted(entry)
+        named = _ENTRY.match(text)
         if named:
             names = ", ".join(f"``{name}``" for name in named[1].split(", "))
             written += [names, f"    {plain(named[2]) or '…'}", ""]
+            written += [line for item in items for line in (f"    - {plain(item)}", "")]
         else:
-            written += [plain(entry), ""]
+            written += [plain(text), "", *(line for item in items for line in (f"- {plain(item)}", ""))]
     return written
 
 
@@ -131,8 +144,30 @@ def short_signature(app, what, name, obj, options, signature, returned):
     return signature, returned
 
 
+# What users call. The other methods that tasks and objectives override are described with their base classes.
+CALLED = ("compile", "evaluate", "fit", "from_preset", "predict", "push_to_hub", "save_to_preset")
+BASES = ("kerasbert.checkpoints.", "kerasbert.objectives.objective", "kerasbert.tasks.task", "kerasbert.training.")
+
+
+def is_hook(obj):
+    """Whether a method of a task or an objective fills in one of its base classes, and is not meant to be called."""
+    obj = getattr(obj, "fget", obj)
+    owner, _, name = getattr(obj, "__qualname__", "").rpartition(".")
+    module = getattr(obj, "__module__", None) or ""
+    cls = getattr(sys.modules.get(module), owner, None)
+    if (
+        not inspect.isclass(cls)
+        or name in CALLED
+        or not module.startswith(("kerasbert.tasks.", "kerasbert.objectives."))
+    ):
+        return False
+    return any(name in vars(base) and base.__module__.startswith(BASES) for base in cls.__mro__[1:])
+
+
 def skip(app, what, name, obj, skipped, options):
-    """Leaves out attributes: the docstrings that Sphinx finds for them are those of their types."""
+    """Leaves out hooks, and attributes: the docstrings that Sphinx finds for them are those of their types."""
+    if what in ("class", "exception") and is_hook(obj):
+        return True
     if (
         what in ("class", "exception")
         and not callable(obj)

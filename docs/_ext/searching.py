@@ -72,7 +72,7 @@ QUERIES = {
     "sentence embeddings": "guides/embed",
     "class weights": "troubleshooting",
     "tensorboard": "troubleshooting",
-    "which model": "troubleshooting",
+    "which model": "choosing",
     "long documents": "troubleshooting",
     "batch inference": "troubleshooting",
     "random seed": "troubleshooting",
@@ -142,6 +142,12 @@ QUERIES = {
     "BLiMP": "results/grammar",
     "quickstart": "quickstart",
     "ModernBERT": "families/modernbert",
+    "choose a model": "choosing",
+    "model sizes": "choosing",
+    "pytorch multi gpu": "scaling",
+    "DistributedDataParallel": "scaling",
+    "star rating": "guides/classify",
+    "resume fine-tuning": "troubleshooting",
 }
 
 
