@@ -14,6 +14,7 @@ import textwrap
 _SECTION = re.compile(r"^([A-Z][a-z]+):(?: +(\S.*))?$")
 SECTIONS = ("Args", "Attributes", "Call", "Example", "Raises", "Returns", "Yields")
 _ENTRY = re.compile(r"^(\*{0,2}\w[\w.]*(?:, \*{0,2}\w[\w.]*)*): *(.*)$")
+_PAPER = re.compile(r"arXiv (\d{4}\.\d{4,5})\b")
 _SPECIAL = re.compile(r"([*|\\]|_(?!\w)|(?<!\w)_)")
 
 
@@ -23,7 +24,7 @@ def plain(text):
     "`fit` needs x*y" -> "``fit`` needs x\\*y"
     """
     parts = re.split(r"`{1,2}([^`]+)`{1,2}", " ".join(text.split()))
-    escaped = [_SPECIAL.sub(r"\\\1", part) for part in parts[::2]]
+    escaped = [_PAPER.sub(r"`\g<0> <https://arxiv.org/abs/\1>`__", _SPECIAL.sub(r"\\\1", part)) for part in parts[::2]]
     found = escaped[0]
     for code, following in zip(parts[1::2], escaped[1:], strict=True):
         found += f"``{code.strip()}``" + ("\\" if following[:1].isalnum() else "") + following

@@ -41,6 +41,9 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
 
     Returns: a backbone, an objective or a task.
 
+    Raises: FileNotFoundError if there is no such folder or model; ValueError if its config has fields or values that
+        are not supported, or weights are missing or have other shapes.
+
     Example:
         >>> import kerasbert
         >>> model = kerasbert.load("bert_mini_en")

@@ -149,6 +149,8 @@ class MaskedLM(Objective):
         Returns: for each text, a list with one entry per mask token. Each entry is a list of dicts {"token": str,
             "score": probability, "id": token id}, with the most likely token first. For a single str, only the list of
             this text is returned.
+
+        Raises: ValueError for a text without a mask token within the maximum length.
         """
         return fill_mask(self, texts, top_k)
 

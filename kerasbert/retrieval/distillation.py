@@ -54,7 +54,7 @@ class DistillKL(Loss):
     Args:
         temperature: of the student.
         teacher_temperature: of the teacher. Default: that of the student.
-        similarity: a name from `similarity.SIMILARITIES`.
+        similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
         min_max: whether the student's scores are scaled to [0, 1] in each row, as in PyLate.
     """
 

@@ -22,7 +22,7 @@ class MultipleNegatives(Loss):
 
     Args:
         scale: factor of the similarities, the inverse of the temperature. Sparse and late-interaction models use 1.
-        similarity: a name from `similarity.SIMILARITIES`.
+        similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
         directions: what is compared. "query_to_doc" is the formula above. The others add terms to the sum: "doc_to_doc"
             and "query_to_query" compare p_i and a_i with the documents and anchors of other rows, "doc_to_query"
             compares p_i with all anchors.

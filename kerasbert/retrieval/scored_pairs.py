@@ -40,7 +40,7 @@ class CoSENT(Loss):
 
     Args:
         scale: factor of the similarities.
-        similarity: a name from `similarity.SIMILARITIES`.
+        similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
 
     Example:
         >>> from kerasbert.retrieval import CoSENT

@@ -55,6 +55,10 @@ def search(
         ids: the ids of the documents.
         memory: bytes of the scores, of texts or of their tokens, that are computed at once.
 
+    Returns: a `Found`, with `numbers` and `scores` (queries, top_k) of the best documents, the best first.
+
+    Raises: ValueError if the widths of the vectors differ, or `top_k` is above the number of documents.
+
     Example:
         >>> import numpy as np
         >>> from kerasbert.retrieval import search

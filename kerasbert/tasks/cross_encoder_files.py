@@ -70,7 +70,7 @@ def write_cross_encoder(folder: Path, activation: str, prompts: Prompts, lowerca
 
     Args:
         folder: the folder of the model, which is also that of the classifier.
-        activation: a name from `activations.ACTIVATIONS`.
+        activation: a name such as "identity", "tanh", "gelu" or "sigmoid"; see `activations.ACTIVATIONS`.
         prompts: the prompts.
         lowercase: whether texts are converted to lower case before tokenization.
     """

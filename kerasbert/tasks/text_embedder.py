@@ -35,9 +35,10 @@ class TextEmbedder(Embedder):
 
     Args:
         backbone: an encoder.
-        pooling: a name from `poolings.POOLINGS`, or a list of names, whose vectors are concatenated. In the list,
-            layers before the names are applied to the hidden states of the tokens, and layers after them to the
-            vectors: ["mean", Dense(128), LayerNorm()]. The layers are `Dense`, `LayerNorm`, `Normalize` and `Dropout`.
+        pooling: "cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken", or a list of these, whose
+            vectors are concatenated. In the list, layers before the names are applied to the hidden states of the
+            tokens, and layers after them to the vectors: ["mean", Dense(128), LayerNorm()]. The layers are `Dense`,
+            `LayerNorm`, `Normalize` and `Dropout`.
         normalize: whether the vectors are scaled to length 1; short for a `Normalize` at the end of `pooling`.
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.

@@ -49,7 +49,7 @@ class Dense(VectorLayer):
 
     Args:
         units: width of the outputs.
-        activation: a name from `activations.ACTIVATIONS`.
+        activation: a name such as "identity", "tanh", "gelu" or "sigmoid"; see `activations.ACTIVATIONS`.
         bias: whether there is a b.
         residual: whether x is added.
     """

@@ -44,7 +44,9 @@ def adamw(
         bias_correction: whether to correct the bias of both moments. The official code of BERT does not.
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are BERT's.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
-        layer_decay, unfreeze_every, rate_factors: learning rates that differ between layers; see `LayerRates`.
+        layer_decay: factor of the learning rate from each block to the one below, such as 0.8.
+        unfreeze_every: number of updates between the steps of gradual unfreezing, from the head down.
+        rate_factors: {regular expression: factor of the rate of the variables whose path matches}.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns: a `TransformerAdamW`.
