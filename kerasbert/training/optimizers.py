@@ -45,8 +45,7 @@ def adamw(
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are BERT's.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
         layer_decay: factor of the learning rate from each block to the one below, such as 0.8.
-        unfreeze_every: number of updates between the steps of gradual unfreezing, from the head down.
-        rate_factors: {regular expression: factor of the rate of the variables whose path matches}.
+        unfreeze_every, rate_factors: as in `TransformerAdamW`.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns: a `TransformerAdamW`.
@@ -302,8 +301,15 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
     Loshchilov and Hutter, 2019, arXiv 1711.05101.
 
     Args:
-        learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
+        learning_rate: the rate, or a Keras schedule.
         bias_correction: whether to correct the bias of both moments.
+        no_decay, layer_decay: as in `adamw`.
+        unfreeze_every: number of updates between the steps of gradual unfreezing (Howard and Ruder 2018, arXiv
+            1801.06146). At first, only the layers after the blocks are trained, then also the last block, and so on
+            down to the embeddings.
+        rate_factors: {regular expression: factor}. The rate of a variable is multiplied by the factor of the first
+            expression that matches its path. For example, {"^bert/": 0.1} lowers the rate of pretrained weights.
+        **options: other arguments of `keras.optimizers.AdamW`.
     """
 
     def __init__(
