@@ -44,8 +44,7 @@ def adamw(
         bias_correction: whether to correct the bias of both moments. The official code of BERT does not.
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are BERT's.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
-        layer_decay: factor of the learning rate from each block to the one below, such as 0.8.
-        unfreeze_every, rate_factors: as in `TransformerAdamW`.
+        layer_decay, unfreeze_every, rate_factors: rates that differ between layers; see `TransformerAdamW`.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns: a `TransformerAdamW`.
@@ -303,7 +302,8 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
     Args:
         learning_rate: the rate, or a Keras schedule.
         bias_correction: whether to correct the bias of both moments.
-        no_decay, layer_decay: as in `adamw`.
+        no_decay: as in `adamw`.
+        layer_decay: factor of the learning rate from each block to the one below, such as 0.8.
         unfreeze_every: number of updates between the steps of gradual unfreezing (Howard and Ruder 2018, arXiv
             1801.06146). At first, only the layers after the blocks are trained, then also the last block, and so on
             down to the embeddings.
