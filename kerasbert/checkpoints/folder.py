@@ -101,10 +101,11 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
             return found
         known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
         if str(path) in size_names():
+            near = difflib.get_close_matches(str(path), SHIPPED + ONLY_IN_CLONES, n=1, cutoff=0.8)
             raise FileNotFoundError(
                 f"{str(path)!r} is a size, which has no weights. A model is a folder, hf://org/name, or one that comes "
                 f"with kerasbert ({known}). `from_preset({str(path)!r}, load_weights=False)` of a class creates one "
-                "with random weights."
+                f"with random weights.{f' Did you mean {near[0]}?' if near else ''}"
             )
         close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
         owner = next((owner for owner, names in _PUBLISHED.items() if re.fullmatch(names, str(path))), None)

@@ -145,5 +145,7 @@ def test_names_of_published_models_lead_to_the_hub(name, suggested):
 
 
 def test_names_of_sizes_are_no_models():
+    with pytest.raises(FileNotFoundError, match="'bert_mini' is a size.* Did you mean bert_mini_en"):
+        kerasbert.load("bert_mini")
     with pytest.raises(FileNotFoundError, match="'bert_base' is a size, which has no weights. A model is a folder"):
         kerasbert.load("bert_base")
