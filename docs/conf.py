@@ -59,7 +59,6 @@ extensions = [
     "native_math",
     "searching",
     "sections",
-    "signs",
     "source_links",
     "summaries",
     "web",

@@ -33,9 +33,9 @@ def test_seeds_change_the_run():
 def test_the_gain_is_tested_against_the_goal():
     """Gains of 0.05, 0.06 and 0.07 are above 0.03 with p = 0.035; the same gains less 0.01 are not."""
     rows = [{"auc": 0.8 + gain, "bars": {"bigrams": 0.8, "frequencies": 0.6}} for gain in (0.05, 0.06, 0.07)]
-    assert "gain +0.0600 +- 0.0058; a gain of 0.03 is met (p = 0.0351, 3 seeds)" in verdict(rows)
+    assert "gain +0.0600 ± 0.0058; a gain of 0.03 is met (p = 0.0351, 3 seeds)" in verdict(rows)
     less = [{**row, "auc": row["auc"] - 0.01} for row in rows]
-    assert "gain +0.0500 +- 0.0058; a gain of 0.03 is not met (p = 0.0742, 3 seeds)" in verdict(less)
+    assert "gain +0.0500 ± 0.0058; a gain of 0.03 is not met (p = 0.0742, 3 seeds)" in verdict(less)
     worse = [{**row, "auc": 0.7} for row in rows[:1]] + [{**row, "auc": 0.701} for row in rows[1:]]
     assert "is not met" in verdict(worse)
 

@@ -83,7 +83,7 @@ def test_winners_help_with_every_seed():
     np.testing.assert_allclose(gains(cells, "8 rows", "base", 10), [0.5, 0.3])
     assert winners(cells, 10) == ["8 rows"]
     page = report(rows)
-    assert "| 8 rows | base | +0.400 +- 0.141 | 2 |" in page and "| no dropout | 8 rows | +0.700 | 1 |" in page
+    assert "| 8 rows | base | +0.400 ± 0.141 | 2 |" in page and "| no dropout | 8 rows | +0.700 | 1 |" in page
 
 
 def test_text_is_divided_at_sentences_and_lines(tmp_path):

@@ -133,7 +133,7 @@ def test_claims_are_tested_seed_by_seed_with_a_correction_and_count_only_off_the
     found = {claim: text for _, claim, text in verdicts(rows)}
     single = paired_t_test([0.30, 0.40, 0.50], [0.20, 0.31, 0.39])
     claim = found["T5 random spans (signs) better than T5 prefix LM (signs)"]
-    assert claim == f"as in the paper (+0.1000 +- 0.0058, p = {2 * single.p:.3f})"  # two claims are tested
+    assert claim == f"as in the paper (+0.1000 ± 0.0058, p = {2 * single.p:.3f})"  # two claims are tested
     assert found["T5 random spans (signs) better than T5 deshuffling (signs)"].startswith("undecided (-0.0333")
     assert found["T5 random spans (signs) better than T5 BERT-style (signs)"] == "not measured"
     assert found["ELECTRA (signs) better than MLM (signs)"] == "not counted (MLM: on the plateau)"
@@ -204,8 +204,8 @@ def test_the_report_of_a_few_cells(tmp_path):
     found = text.read_text()
     assert "4 trainings (2 seeds of each model) took 2 minutes" in found
     assert "Of 21 claims: 1 undecided, 20 not measured." in found
-    row = "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |"
-    assert f"{row}\n" in found and f"{row} 0.3000 +- 0.0000 | 0.2000 +- 0.0000 |" in found
+    row = "| MLM | 7 | 70 | 0.3050 ± 0.0071 | 0.5050 ± 0.0071 | 4.0000 ± 0.0000 |"
+    assert f"{row}\n" in found and f"{row} 0.3000 ± 0.0000 | 0.2000 ± 0.0000 |" in found
     assert "| ELECTRA | 7 | 70 |" in found and "5.0000" in found
     assert "- MLM (fine-tuned) better than left to right (fine-tuned, BiLSTM): not measured." in found
     assert values_of(rows, "MLM", "signs").tolist() == [0.3, 0.31]

@@ -195,9 +195,9 @@ def test_the_page_of_rows_with_and_without_bars(tmp_path):
     page = report([row, old])
     name = "gpt.tiny, french, seed=1"
     assert label(row) == name
-    line = "4.000 | bigrams 5.000 (unigrams 6.000) | +1.000 +- 0.100 | 10.0 | met | 24 blocks |\n"
+    line = "4.000 | bigrams 5.000 (unigrams 6.000) | +1.000 ± 0.100 | 10.0 | met | 24 blocks |\n"
     assert f"| {name} | tokens, nats | {line}" in page
-    line = "0.600 | majority 0.650 | -0.050 +- 0.020 | -2.5 | not met | 1,014 pairs |\n"
+    line = "0.600 | majority 0.650 | -0.050 ± 0.020 | -2.5 | not met | 1,014 pairs |\n"
     assert f"| {name} | next sentence, accuracy | {line}" in page
     assert f"| {name} |  | 3.900 | 4.000 | 1,000 | 12,345 | 100 | 800 | 2 | 2 | 1.0, 2.0 | 1 |\n" in page
     assert "| bert.tiny | 9.000 | 5.000 | 6.500 | 5 | 7 | 0 | 1 | 1 | 1 |  |  |\n" in page

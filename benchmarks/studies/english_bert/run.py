@@ -225,7 +225,7 @@ def reviews(
     rows = finished()
     for start in ("pretrained", "from scratch"):
         found = [r["accuracy"] for key, r in rows.items() if key.startswith(f"reviews, {start}, {name}, {minutes:g}")]
-        print(f"{start:13} {np.mean(found):.3f} +- {np.std(found):.3f} over {len(found)} seeds")
+        print(f"{start:13} {np.mean(found):.3f} ± {np.std(found):.3f} over {len(found)} seeds")
 
 
 if __name__ == "__main__":

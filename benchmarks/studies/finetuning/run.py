@@ -375,12 +375,12 @@ def write_table() -> str:
             for name in (*job.metrics, "")[:2]:
                 values = [row["scores"][name] for row in found if name in row["scores"]]
                 text = f"{name} {np.mean(values):.3f}" if values else ""
-                shown.append(text + (f" +- {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""))
+                shown.append(text + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""))
             seconds = np.mean([row["seconds"] for row in found])
             trained = "" if start in UNTRAINED else f"{found[0]['training']:,}"
             lines.append(f"| {' | '.join([task, start, *shown, str(len(found)), trained, f'{seconds:.0f}'])} |")
     text = "\n".join(lines) + "\n"
-    RESULTS.with_name("report.md").write_text(text)
+    RESULTS.with_name("report.md").write_text(text, encoding="utf-8")
     return text
 
 

@@ -115,7 +115,7 @@ def verdict(rows: list[dict]) -> str:
     met = "met" if test.mean > 0 and test.p < 0.05 else "not met"
     return (
         f"AUC {sum(areas) / len(rows):.4f}, bigram detector {sum(detector) / len(rows):.4f}, gain "
-        f"{test.mean + GOAL:+.4f} +- {test.error:.4f}; a gain of {GOAL} is {met} (p = {test.p:.4f}, {len(rows)} seeds)"
+        f"{test.mean + GOAL:+.4f} ± {test.error:.4f}; a gain of {GOAL} is {met} (p = {test.p:.4f}, {len(rows)} seeds)"
     )
 
 

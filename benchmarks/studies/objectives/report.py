@@ -171,10 +171,10 @@ def report(rows: list[dict], path: Path, ending: Sequence[str] = ()) -> list[Pat
         "held-out pairs or more (chance: 50%). A measure counts only if pretrained models are better than random",
         f"ones (p < 0.05): {_powers(rows)}.",
         "",
-        f"![all comparisons]({picture.name})",
+        f"![Scores of each objective by measure, with means and deviations over five seeds]({picture.name})",
     ]
     parts = [_section(comparison, rows, judged) for comparison in COMPARISONS]
-    text.write_text("\n".join([*head, *(line for part in parts for line in part), *ending, ""]))
+    text.write_text("\n".join([*head, *(line for part in parts for line in part), *ending, ""]), encoding="utf-8")
     return [picture, text]
 
 
@@ -261,7 +261,7 @@ def judge(rows: list[dict], claims: Sequence[Claim] = ()) -> list[Claim]:
         test = found[number].test
         word = "undecided" if p >= 0.05 else "as in the paper" if test.mean > 0 else "reversed"
         shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        said = f"{word} ({test.mean:+.4f} +- {test.error:.4f}, {shown})"
+        said = f"{word} ({test.mean:+.4f} ± {test.error:.4f}, {shown})"
         found[number] = dataclasses.replace(found[number], verdict=said)
     return found
 
@@ -308,7 +308,7 @@ def _powers(rows: list[dict]) -> str:
         found = power(rows, measure) if measure != "held out" else None
         if found is not None:
             word = "has" if has_power(rows, measure) else "does not have"
-            shown.append(f"`{measure}` {word} this power ({found.mean:+.4f} +- {found.error:.4f})")
+            shown.append(f"`{measure}` {word} this power ({found.mean:+.4f} ± {found.error:.4f})")
     return ", ".join(shown) or "not measured"
 
 
@@ -328,7 +328,7 @@ def _section(comparison: Comparison, rows: list[dict], judged: list[tuple[Compar
 
 
 def _shown(values: np.ndarray) -> str:
-    return f"{values.mean():.4f} +- {values.std(ddof=min(1, len(values) - 1)):.4f}" if len(values) else ""
+    return f"{values.mean():.4f} ± {values.std(ddof=min(1, len(values) - 1)):.4f}" if len(values) else ""
 
 
 def _budget(rows: list[dict]) -> str:

@@ -126,7 +126,7 @@ def worths(cells: Cells, marks: list[float]) -> list[str]:
 
 def spread(values: list[float]) -> str:
     """Mean and standard deviation."""
-    deviation = f" +- {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    deviation = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):+.3f}{deviation}"
 
 

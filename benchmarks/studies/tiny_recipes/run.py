@@ -83,7 +83,7 @@ def main(
         except subprocess.CalledProcessError as error:
             print(f"{name}: failed ({error.returncode})")
     page = report(read_rows(results))
-    results.with_name("report.md").write_text(page)
+    results.with_name("report.md").write_text(page, encoding="utf-8")
     print(page)
 
 
@@ -205,7 +205,7 @@ def verdicts(row: dict) -> list[list[str]]:
         bar = f"{found['bar']} {found['bars'][found['bar']]:.3f}" + (f" ({', '.join(bars)})" if bars else "")
         errors = found["gain"] / found["error"] if found["error"] else 0.0
         verdict = "met" if errors >= CLEAR else "not met"
-        gain = f"{found['gain']:+.3f} +- {found['error']:.3f}"
+        gain = f"{found['gain']:+.3f} ± {found['error']:.3f}"
         numbers = [f"{found['value']:.3f}", bar, gain, f"{errors:.1f}", verdict, f"{found['units']:,} {found['kind']}"]
         lines.append([label(row), found["what"], *numbers])
     return lines
