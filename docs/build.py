@@ -52,6 +52,8 @@ def build(pages=()):
     for name, seconds in durations:
         print(f"{seconds:7.1f} s  {name}")
     problems = [] if pages else [*_undocumented(app), *_broken_links(), *_wrong_answers()]
+    if not pages and app.config.nb_execution_mode != "off":
+        problems += importlib.import_module("examples").wrong_examples()
     for line in (*problems, *_slow(durations)):  # a busy machine is slow, which is no mistake in a page
         print(line)
     found = app._warncount + len(problems)

@@ -383,6 +383,7 @@ def test_the_mean_of_the_newest_checkpoints(tiny, tmp_path):
         Checkpoints(tmp_path).average(again, last=4)
 
 
+@pytest.mark.one_backend
 def test_a_fine_tuning_that_was_complete_is_restored(tmp_path):
     """The same call again trains no further, whether or not a batch is left to look at."""
 
