@@ -120,7 +120,7 @@ def describe(model, pairs=False):
 
 
 def _in_transformers(model, task, auto_class, pairs):
-    """Returns the code for transformers: a pipeline where one gives answers as the model does."""
+    """Returns the code for transformers: a pipeline where there is one that names the labels or tokens."""
     if task in ("text-classification", "token-classification") and getattr(model, "problem", "classes") == "classes":
         text = '{"text": "A first text.", "text_pair": "Its pair."}' if pairs else '"A first text."'
         return _IN_PIPELINES.replace("TASK", task).replace("TEXT", text)

@@ -2,8 +2,8 @@
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,8 +140,8 @@ def mine_hard_negatives(
     rescored = reranker is not None and (rules.reads_scores or with_scores)
     for row, (query, texts) in enumerate(positives.items()):
         own, found = np.array([number[text] for text in texts]), nearest[row]
-        score = functools.partial(_vector_scores, similarity, rows_of(queries, slice(row, row + 1)), vectors)
-        score = functools.partial(_pair_scores, reranker, query, documents, batch_size) if rescored else score
+        by_vectors = partial(_vector_scores, similarity, queries, row, vectors)
+        score = partial(_pair_scores, reranker, query, documents, batch_size) if rescored else by_vectors
         scores, own_scores = score(found), score(own)
         candidates = scores if include_positives else np.where(np.isin(found, own), -np.inf, scores)
         chosen = rules.choose(candidates, own_scores.min(), last, rng)
@@ -187,8 +187,8 @@ def _vectors(model, queries, documents, batch_size):
     return own, theirs, SIMILARITIES["cosine"] if isinstance(own, np.ndarray) else model.similarity
 
 
-def _vector_scores(similarity, query, vectors, numbers):
-    return np.asarray(similarity(query, rows_of(vectors, numbers)), float)[0]
+def _vector_scores(similarity, queries, row, vectors, numbers):
+    return np.asarray(similarity(rows_of(queries, slice(row, row + 1)), rows_of(vectors, numbers)), float)[0]
 
 
 def _pair_scores(reranker, query, documents, batch_size, numbers):

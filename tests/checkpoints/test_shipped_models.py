@@ -112,8 +112,6 @@ def test_their_cards_say_what_the_hub_shows(name):
 
 @pytest.mark.parametrize("name", found_in.SHIPPED + found_in.ONLY_IN_CLONES)
 def test_the_snippets_of_their_cards_print_what_the_cards_say(name, monkeypatch, capsys):
-    if name == "modernbert_mini_en_embedder":
-        pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(REPOSITORY)
     text = ModelCard.load(REPOSITORY / "saved_models" / name / "README.md").text
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
