@@ -156,11 +156,8 @@ def is_hook(obj):
     owner, _, name = getattr(obj, "__qualname__", "").rpartition(".")
     module = getattr(obj, "__module__", None) or ""
     cls = getattr(sys.modules.get(module), owner, None)
-    if (
-        not inspect.isclass(cls)
-        or name in CALLED
-        or not module.startswith(("kerasbert.tasks.", "kerasbert.objectives."))
-    ):
+    is_ours = module.startswith(("kerasbert.tasks.", "kerasbert.objectives.")) and not module.startswith(BASES)
+    if not is_ours or not inspect.isclass(cls) or name in CALLED:
         return False
     return any(name in vars(base) and base.__module__.startswith(BASES) for base in cls.__mro__[1:])
 

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from kerasbert.models import FAMILIES, Bert, Electra
+from kerasbert.objectives import MaskedLM
+from kerasbert.tasks import Reranker, Task, TextClassifier
 from tests.checkpoints.fleet import peers
 from tests.conftest import REPOSITORY
 
@@ -68,11 +70,22 @@ def test_every_field_of_a_config_has_a_meaning(backbone):
         ("`fit` needs x*y and a|b.", r"``fit`` needs x\*y and a\|b."),
         ("Returns: float (b, s).\n    More of it.", "**Returns:** float (b, s). More of it."),
         ("Args:\n    x: float (b, s),\n        padded.", "**Args:**\n\n``x``\n    float (b, s), padded."),
+        (
+            "Args:\n    x: one of\n        - a: first,\n          long\n        - b",
+            "**Args:**\n\n``x``\n    one of\n\n    - a: first, long\n\n    - b",
+        ),
+        ("See arXiv 1810.04805.", "See `arXiv 1810.04805 <https://arxiv.org/abs/1810.04805>`__."),
         ("Example:\n    >>> x * y\n    6", "**Example:**\n\n.. code-block:: pycon\n\n    >>> x * y\n    6"),
     ],
 )
 def test_docstrings_become_markup(text, wanted):
     assert "\n".join(docstrings.as_rst(text.split("\n"))).strip() == wanted
+
+
+def test_pages_of_tasks_leave_out_what_only_their_bases_call():
+    kept = [TextClassifier.classify, TextClassifier.fit, Reranker.predict, Task.head_to_renew]
+    assert not any(docstrings.is_hook(method) for method in kept)
+    assert docstrings.is_hook(TextClassifier.text_batches) and docstrings.is_hook(MaskedLM.arguments)
 
 
 def test_links_that_lead_nowhere_are_listed(tmp_path):

@@ -19,6 +19,7 @@ from pipelines.reading.label_names import label_names
 from pipelines.reading.splits import named_sources, split_tenth
 from pipelines.reading.tasks import TASKS
 from pipelines.runs import finetuning
+from pipelines.runs.adapting import WHOLE_MODEL, Lora
 from pipelines.runs.reports import EpochProgress
 from pipelines.runs.task_options import Generation, Optimizer, Start, Training
 from pipelines.runs.text_to_text import Wording
@@ -138,6 +139,27 @@ def test_an_interrupted_fine_tuning_continues(folder, tmp_path, monkeypatch):
     assert all(np.array_equal(expected[name], found[name]) for name in expected) and expected.keys() == found.keys()
     rows = [[row["loss"] for row in read_log(tmp_path / name / "logs/seed_0")] for name in ("whole", "stopped")]
     assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    "task, header, row, lora",
+    [
+        ("embed", "anchor,positive", "{word} film,film {number}", WHOLE_MODEL),
+        ("score", "text,label", "{word} film,{number}", Lora(rank=2)),
+    ],
+)
+def test_other_interrupted_fine_tunings_continue(folder, tmp_path, monkeypatch, task, header, row, lora):
+    rows = [row.format(word=word, number=number) for number, word in enumerate(["fine", "warm", "dull", "cold"] * 10)]
+    (tmp_path / "train.csv").write_text("\n".join([header, *rows]))
+
+    def tuned(name):
+        options = dict(task=task, lora=lora, training=Training(epochs=4, batch_size=8, checkpoints=True))
+        return finetune(str(folder / "model"), str(tmp_path / "train.csv"), tmp_path / name, **options)["runs"]
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(finetuning, "EpochProgress", Interrupting)
+        tuned("stopped")
+    assert tuned("stopped") == tuned("whole")
 
 
 def test_an_interrupted_evaluation_continues(folder, tmp_path, monkeypatch):
