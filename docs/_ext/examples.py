@@ -1,4 +1,7 @@
-"""The examples in docstrings: a whole build of the pages runs all of them, and the tests those that are fast."""
+"""The examples in docstrings: a whole build of the pages runs all of them, and the tests those that are fast.
+
+python docs/_ext/examples.py prints what is wrong with them.
+"""
 
 import doctest
 import importlib
@@ -54,7 +57,7 @@ def failures(name, docstring):
     return "".join(found)
 
 
-def wrong_examples():
+if __name__ == "__main__":
     for name, docstring in with_examples().items():
         if found := failures(name, docstring):
-            yield f"the example of {name} fails: {found}"
+            print(f"the example of {name} fails: {found}")
