@@ -18,7 +18,7 @@ from .command_line.command import Command
 from .reading.examples import Examples
 from .reading.label_names import check_labels, counted_labels, label_names
 from .reading.labeled import GUESSED, Columns
-from .reading.splits import named_sources, split_tenth
+from .reading.splits import count_repeated, named_sources, split_tenth
 from .reading.tables import ColumnsRead, Reading
 from .reading.task_examples import read_task
 from .reading.tasks import TaskSpec, task_of
@@ -26,7 +26,7 @@ from .reading.text_columns import expanded, read_text_columns, read_texts_or_sea
 from .runs.adapting import WHOLE_MODEL, Lora
 from .runs.finetuning import FineTuning, TaskData, flat, summary
 from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
-from .runs.model_card import write_card
+from .runs.model_card import public, write_card
 from .runs.outputs import check_outputs, counted, score_table, write_json
 from .runs.reports import MOST_ROWS, few_enough, validation_rows
 from .runs.task_options import Files, Generation, Optimizer, Start, Training
@@ -114,7 +114,7 @@ def finetune(
             tuning.save(trained, answers, answer_files)
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
             recipe = tuning.recipe(trained)
-    _write_card(output, TITLES[spec.kind], {"source": str(data), "examples": found.num_examples}, recipe, runs, kept)
+    _write_card(tuning, TITLES[spec.kind], "" if start.from_scratch else model, str(data), recipe, runs, kept)
     return _finished(tuning, {"runs": runs, **summary(runs)}, recipe, answer_files)
 
 
@@ -127,11 +127,23 @@ def _checked_task(task: str, columns: Columns, objective: Objective, start: Star
     return spec
 
 
-def _write_card(output: Path, title: str, data: dict, recipe: dict, runs: list[dict], kept: tuple) -> None:
+def _write_card(
+    tuning: FineTuning, title: str, start: str, source: str, recipe: dict, runs: list[dict], kept: tuple
+) -> None:
     """Writes the card of the model of the first seed. Means over several seeds are part of its evaluation."""
+    title += f" fine-tuned from {public(start).removeprefix('hf://')}" if start else ""
     scores = summary(runs)
     log = {name: scores.pop(name) for name in [*scores] if name.startswith(("train_loss", "epochs"))}
-    write_card(output, title, data, recipe, {"seeds": len(runs), **scores} if len(runs) > 1 else {}, *kept, log=log)
+    write_card(
+        tuning.output,
+        title,
+        {"source": source, "examples": tuning.data.num_examples},
+        recipe,
+        {"seeds": len(runs), **scores} if len(runs) > 1 else {},
+        *kept,
+        log=log,
+        start=start,
+    )
 
 
 def _finished(tuning: FineTuning, metrics: dict, recipe: dict, answer_files: dict[str, Path]) -> dict:
@@ -163,6 +175,7 @@ def read_data(
     training = read_task(spec, data, training=True, say=columns.append, **reading)
     print(*columns, sep="\n", end="\n" * len(columns))
     testing = {name: read_task(spec, path, **reading) for name, path in sources.items()}
+    repeated = _counted_repeated(training, testing, data, sources)
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels:
         for name, path in sources.items():
@@ -178,7 +191,22 @@ def read_data(
         print(f"validation during training on {len(few):,} of {len(validation):,} examples, evenly spaced")
         validation = few
     kind = "sequences" if wording else spec.kind
-    return TaskData(kind, labels, shown, validation, testing, len(training), wording, columns=next(iter(columns), None))
+    more = dict(columns=next(iter(columns), None), repeated=repeated)
+    return TaskData(kind, labels, shown, validation, testing, len(training), wording, **more)
+
+
+def _counted_repeated(
+    training: Examples, testing: dict[str, Examples], data: str, sources: dict[str, str]
+) -> dict[str, int]:
+    """Counts the held-out examples that are trained on, as `count_repeated`, and prints these numbers."""
+    repeated = count_repeated(training, testing)
+    for name, count in repeated.items():
+        if count:
+            print(
+                f"{count:,} of the {counted(len(testing[name]), 'example')} of {sources[name]} are also in {data}, so "
+                "they do not show how well the model does on new ones"
+            )
+    return repeated
 
 
 def _said_examples(examples: Examples, shown: Examples) -> str:
@@ -209,12 +237,13 @@ def read_texts(
     saying = replace(reading, say=columns.append)
     training = read_text_columns(data, spec.columns, objective.text_columns, saying, options.limit)
     print(*columns, sep="\n")
-    if spec.kind in EMBEDDERS:
-        training = expanded(training, data)
     testing = {
         name: read_texts_or_searches(path, spec.columns, objective.text_columns, reading, options.limit)
         for name, path in sources.items()
     }
+    repeated = _counted_repeated(training, testing, data, sources)
+    if spec.kind in EMBEDDERS:
+        training = expanded(training, data)
     for name, path in sources.items():
         check_evaluable(testing[name], path)
     training = objective.mined(spec.kind, model, training, reading, options.batch_size)
@@ -223,9 +252,8 @@ def read_texts(
     if spec.kind in EMBEDDERS:
         check_examples(loss, shown, options.batch_size, data)
     print(_said_examples(training, shown))
-    return TaskData(
-        spec.kind, [], shown, validation, testing, len(training), objective=loss, columns=next(iter(columns), None)
-    )
+    more = dict(columns=next(iter(columns), None), repeated=repeated)
+    return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss, **more)
 
 
 main = Command(finetune, groups={"model": ("model", "output"), "data": ("data", "held_out", "task")}, first=("model",))

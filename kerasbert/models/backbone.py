@@ -228,10 +228,18 @@ class Backbone(Shared, Quantizable, Exported, keras.Model):
             dropout: dropout rate of the head, only for families whose config has a separate rate for heads. Default:
                 the rate in the config.
             **arguments: other arguments of the head.
+
+        Raises: ValueError if the family has no such head, or the head needs a pooler that this backbone lacks.
         """
         heads, config = self.family.heads, self.config
         if kind not in heads:
             raise ValueError(f"{type(self).__name__} has no head {kind!r}. It has: {', '.join(heads)}.")
+        if kind in self.family.pooled_heads and self.get_config().get("pooler") is False:
+            name = type(self).__name__
+            raise ValueError(
+                f"The head {kind!r} of {name} reads the output of the pooler. Received: a backbone without a pooler. "
+                f"Pass pooler=True to {name} or {name}.from_preset."
+            )
         if dropout is not None:
             rates = [name for name in ("classifier_dropout", "summary_dropout") if hasattr(config, name)]
             if not rates:

@@ -1,5 +1,6 @@
 """In-context learning: a language model performs a task specified by a few examples in its prompt."""
 
+import string
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
@@ -12,10 +13,10 @@ from .task import zipped_columns
 
 
 class FewShot:
-    r"""Answers by continuing a prompt of examples with a language model, without training (Brown et al. 2020).
+    r"""Answers by continuing a prompt of examples with a language model, without training.
 
-    `classify` compares the log probabilities of the labels, and `answer` generates text (arXiv 2005.14165, section
-    2.4). This is a prompt with one example, where the model continues after the last colon:
+    Brown et al. 2020, arXiv 2005.14165, section 2.4. `classify` compares the log probabilities of the labels. `answer`
+    generates text. This is a prompt with one example, where the model continues after the last colon:
 
         Review: warm and fine
         Opinion: good
@@ -33,6 +34,11 @@ class FewShot:
         separator: text between examples. A generated answer ends before the next separator.
         shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
         seed: seed of the random selection of `shots` examples.
+
+    Raises:
+        ValueError: if `model` generates no text, `template` has no {} or does not end with {answer}, an example is no
+            pair (input, answer) or has another number of texts than the template, `labels` are a number, or `shots`
+            exceeds the number of examples.
 
     Example:
         >>> import kerasbert
@@ -73,6 +79,7 @@ class FewShot:
             examples = [examples[i] for i in order[:shots]]
         self.model = model
         self.separator = separator
+        self._num_texts = _num_placeholders(template.removesuffix("{answer}"))
         # A token may include the space before a word, so the space belongs to the answer.
         self._question = template.removesuffix("{answer}")
         self._blank = " " if self._question.endswith(" ") and self.model.continues else ""
@@ -110,6 +117,9 @@ class FewShot:
 
         Returns: a list with a dict {"label", "score", "scores"} for each input: the best label, its probability among
             the labels, and {label: probability}. For a single input, only its dict.
+
+        Raises:
+            ValueError: if there are fewer than two labels, or the model has no tokenizer.
         """
         texts = read_texts(texts, "classify", "an input")
         if isinstance(texts, (str, tuple)):
@@ -142,6 +152,9 @@ class FewShot:
             **options: options of `generate`.
 
         Returns: a list with a str for each input. For a single input, only its str.
+
+        Raises:
+            ValueError: if the model has no tokenizer, or an option of `generate` is invalid.
         """
         texts = read_texts(texts, "answer", "an input")
         if isinstance(texts, (str, tuple)):
@@ -158,7 +171,21 @@ class FewShot:
         return [answer.split(self.separator)[0].strip() for answer in answers]
 
     def _asked(self, text):
-        return self._question.format(*([text] if isinstance(text, str) else text))
+        texts = [text] if isinstance(text, str) else text
+        if len(texts) != self._num_texts:
+            raise ValueError(
+                f"An input must have one text for each of the {self._num_texts} placeholders of the template. "
+                f"Received: {text!r:.60}."
+            )
+        return self._question.format(*texts)
+
+
+def _num_placeholders(question):
+    """Returns the number of texts that a template takes. Placeholders are {}, or numbered: {0}."""
+    names = [name for _, name, _, _ in string.Formatter().parse(question) if name is not None]
+    if not names or not all(name == "" or name.isdecimal() for name in names):
+        raise ValueError(f"`template` must have {{}} for each text of an input. Received: {question + '{answer}'!r}.")
+    return len(names) if "" in names else 1 + max(map(int, names))
 
 
 def _checked(example, number):

@@ -14,7 +14,7 @@ from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import resized
 from ..data.tasks.answers import sparse_weights
 from ..data.tasks.prompts import Prompts
-from ..data.text.json_files import check_types
+from ..data.text.json_files import check_types, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.composite import Layer
 from ..layers.masks import real_tokens
@@ -38,7 +38,10 @@ class QueryWeights:
     Args:
         trainable: whether the weights are trained. Otherwise they stay, such as inverse document frequencies.
         default: whether `embed` computes the vectors of queries, and not those of documents.
-        max_length: maximum number of tokens per query, without special tokens. Default: that of the model.
+        max_length: maximum number of tokens per query, without special tokens. Default: the model's `max_length`.
+
+    Raises:
+        ValueError: if a value has the wrong type, or `max_length` is below 1.
     """
 
     trainable: bool = True
@@ -101,9 +104,9 @@ class SparseEmbedder(Embedder):
 
         w_v = max over tokens i of log(1 + relu(logit_iv))
 
-    The logits are those of a masked language model. Papers: Formal et al. 2021, arXiv 2107.05720 and 2109.10086
-    (SPLADE). `from_preset` and `save_to_preset` read and write folders of sentence-transformers' `SparseEncoder`, and
-    `from_preset` any folder with a masked language model.
+    The logits are those of a masked language model. Papers: Formal et al. 2021, arXiv 2107.05720 and arXiv 2109.10086
+    (SPLADE). `from_preset` and `save_to_preset` read and write folders of sentence-transformers' `SparseEncoder`.
+    `from_preset` also reads any folder with a masked language model.
 
     Args:
         backbone: an encoder with a `masked_lm` head.
@@ -112,20 +115,24 @@ class SparseEmbedder(Embedder):
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
         prompts: {name: text to put before each text}, or a `Prompts`.
-        objective: the training objective of `fit`, whose examples are tuples of a query and documents: usually a
+        objective: the training objective of `fit`, whose examples are tuples of a query and documents. It is usually a
             `kerasbert.retrieval.Splade` around a loss on dot products.
         queries: a `QueryWeights` for queries without an encoder. Default: queries are encoded as documents are.
-        max_active_dims: number of weights that `embed` keeps of each vector, those with the largest absolute values, as
-            in sentence-transformers. Default: all.
+        max_active_dims: number of weights that `embed` keeps of each vector. As in sentence-transformers, they are the
+            weights with the largest absolute values. Default: all.
         tokenizer: a `Tokenizer`, which is required for text inputs.
-        **kwargs: `name`, `dtype`; `lowercase`, whether texts are converted to lower case before tokenization; and
-            `similarity`, which says how `similarity` compares vectors: "dot" (the default), "cosine", or the negated
-            distances "euclidean" and "manhattan".
+        **kwargs: `name`, `dtype`, `lowercase` and `similarity`. `lowercase` is whether texts are converted to lower
+            case before tokenization. `similarity` is how the method `similarity` compares vectors: "dot" (the default),
+            "cosine", or the negated distances "euclidean" and "manhattan".
 
     Call:
         inputs: a batch. `token_ids` may be (b, c, s) for examples of a query and c - 1 documents.
 
     Returns: float32 (b, vocabulary_size), or (b, c, vocabulary_size), at least 0.
+
+    Raises:
+        ValueError: if the backbone has no `masked_lm` head, `pooling`, `activation`, `objective` or `similarity` is
+            unknown, `queries` is no `QueryWeights`, or `max_length` or `max_active_dims` is below 1.
 
     Example:
         >>> from kerasbert.tasks import SparseEmbedder
@@ -266,6 +273,10 @@ class SparseEmbedder(Embedder):
             prompt: the name of one of the prompts. Default: the default of `prompts`.
 
         Returns: scipy CSR matrix, float32 (number of texts, vocabulary_size).
+
+        Raises:
+            ValueError: if a text is no str, `prompt` has the name of no prompt, or the model has no tokenizer.
+            ImportError: if scipy is not installed.
         """
         is_query = self.queries is not None and self.queries.default
         return self._embedded(texts, batch_size, prompt, is_query)
@@ -304,6 +315,10 @@ class SparseEmbedder(Embedder):
             queries, documents: results of `embed`, (a, v) and (b, v).
 
         Returns: numpy float32 (a, b). Distances are negated.
+
+        Raises:
+            ValueError: if the vectors of queries and documents have different widths.
+            ImportError: if scipy is not installed.
         """
         scipy_sparse = sparse_modules.scipy_sparse()
         queries, documents = (scipy_sparse.csr_matrix(x, dtype="float32") for x in (queries, documents))
@@ -319,6 +334,10 @@ class SparseEmbedder(Embedder):
             top_k: number of tokens, at least 1. Default: all whose weights are not 0.
 
         Returns: for each vector a list of (token, weight), with the largest weight first.
+
+        Raises:
+            ValueError: if `top_k` is below 1, or the model has no tokenizer.
+            ImportError: if scipy is not installed.
         """
         if top_k is not None and top_k < 1:
             raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
@@ -331,11 +350,22 @@ class SparseEmbedder(Embedder):
 
         Args:
             weights: float (v,), or {token: weight}, where all other tokens have the weight 0.
+
+        Raises:
+            ValueError: if the model has no `queries`, or tokens are given that are not in the vocabulary, or without a
+                tokenizer.
         """
         if self.query_weights is None:
             raise ValueError("`set_query_weights` needs a model with `queries`. Received: a model without.")
         if isinstance(weights, Mapping):
-            weights = sparse_modules.weights_of_tokens(weights, self.require_tokenizer(), self.embedding_dim)
+            tokenizer = self.require_tokenizer()
+            unknown = [token for token in weights if tokenizer.backend.token_to_id(token) is None]
+            if unknown:
+                raise ValueError(
+                    f"`weights` must be those of tokens of the vocabulary. Received: {shortened(unknown)}, which are "
+                    "not in it. Leave them out."
+                )
+            weights = sparse_modules.weights_of_tokens(weights, tokenizer, self.embedding_dim)
         self.query_weights.weight.assign(np.asarray(weights, "float32"))
 
     # === Folders ===

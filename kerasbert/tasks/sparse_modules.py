@@ -172,13 +172,17 @@ def fill(model: Any, found: tuple[Path, dict[str, Any]] | None, allow_nan: bool)
     if found is None:
         warn_caller("The folder has no weights of queries: they are 1, train before use.")
     elif "tokens" in found[1]:
-        model.set_query_weights(found[1]["tokens"])
+        tokens = weights_of_tokens(found[1]["tokens"], model.require_tokenizer(), model.embedding_dim)
+        model.set_query_weights(tokens)
     else:
         fill_variables({"weight": (model.query_weights.weight, False)}, found[1], found[0], allow_nan)
 
 
 def weights_of_tokens(weights: Mapping[str, float], tokenizer: Tokenizer, size: int) -> np.ndarray:
-    """Converts {token: weight} to float32 (size,). Tokens that are not in the vocabulary stand for the unknown one."""
+    """Converts {token: weight} to float32 (size,).
+
+    Tokens that are not in the vocabulary stand for the unknown one, as in sentence-transformers.
+    """
     found = np.zeros(size, "float32")
     for token, weight in weights.items():
         number = tokenizer.backend.token_to_id(token)

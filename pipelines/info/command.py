@@ -53,6 +53,7 @@ def info(
     dtypes: tuple[str, ...] = ("float32", "mixed_bfloat16", "bfloat16"),
     set: tuple[str, ...] = (),
     teraflops: float | None = None,
+    settings: bool = False,
     json: bool = False,
 ) -> dict:
     """Describes a model, a size of a paper, a recipe, a corpus, or this installation.
@@ -73,6 +74,7 @@ def info(
         set: overrides of a recipe, as in `pretrain`.
         teraflops: operations per second that your hardware sustains, in 10^12, to compute the hours of a recipe. Large
             models reach a third to a half of a GPU's peak, and small ones less.
+        settings: print all settings: the whole config of a model, and the names that --set changes in a recipe.
         json: print JSON.
 
     Returns: the description, a dict, which is printed if `json` is True.
@@ -85,7 +87,7 @@ def info(
         found = model_facts(find_subject(subject, model_class, set), length, batch_size, dtypes)
     if teraflops is not None:
         found = with_hours(found, teraflops)
-    print(json_format.dumps(found, indent=2, ensure_ascii=False) if json else as_text(found), flush=True)
+    print(json_format.dumps(found, indent=2, ensure_ascii=False) if json else as_text(found, settings), flush=True)
     return found
 
 
@@ -278,7 +280,7 @@ main = Command(
         "what": ("subject", "model_class", "set"),
         "batch": ("length", "batch_size", "dtypes"),
         "time": ("teraflops",),
-        "output": ("json",),
+        "output": ("settings", "json"),
     },
     first=("subject",),
 )

@@ -1,9 +1,12 @@
 """The text that `info` prints."""
 
+import re
 from collections.abc import Iterable
+from textwrap import TextWrapper
 
 from ..recipes.tree import flat
 
+SIZES = re.compile(r"^(num|max)_|_(dim|size|length|type)$")  # fields of configs that say how large a model is
 UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MEMORY = {
     "weights": "weights",
@@ -18,10 +21,16 @@ MEMORY = {
 }
 
 
-def as_text(found: dict) -> str:
-    """Formats the result of `info` as a text with several sections."""
+def as_text(found: dict, settings: bool = False) -> str:
+    """Formats the result of `info` as a text with several sections.
+
+    Args:
+        found: the result of `info`.
+        settings: whether all settings are listed. Otherwise, those of the config are sizes and what differs from the
+            defaults of the family.
+    """
     kinds = {"installation": _installation, "corpus": _corpus}
-    return "\n".join(kinds.get(found["kind"], _model)(found))
+    return "\n".join(kinds[found["kind"]](found) if found["kind"] in kinds else _model(found, settings))
 
 
 def _installation(found: dict) -> list[str]:
@@ -40,7 +49,7 @@ def _corpus(found: dict) -> list[str]:
     return [f"{found['subject']}: a corpus", *_pairs(counts), *_tokenizer(found["tokenizer"])]
 
 
-def _model(found: dict) -> list[str]:
+def _model(found: dict, settings: bool) -> list[str]:
     lines = [f"{found['subject']}: {_class(found)}"]
     if found["kind"] == "size":
         lines.append("A size from a paper, without weights. To select another class: --model-class TextClassifier.")
@@ -48,7 +57,7 @@ def _model(found: dict) -> list[str]:
         lines.append("A recipe. The vocabulary size is the paper's. In a run, the corpus determines it.")
     lines += _weights(found["weights"])
     for name, config in found["configs"].items():
-        lines += _config(config, name)
+        lines += _config(config, name, settings)
     lines += _operations(found["operations"], found["batch"])
     lines += _memory(found["memory"], found["batch"])
     if found["tokenizer"]:
@@ -60,7 +69,7 @@ def _model(found: dict) -> list[str]:
         if found["files"]["ignored"]:
             lines += [*_section("Files that were not read"), *_pairs(found["files"]["ignored"])]
     if "run" in found:
-        lines += _run(found["run"])
+        lines += _run(found["run"], settings)
     return [*lines, *_uses(found["uses"])]
 
 
@@ -82,14 +91,17 @@ def _weights(weights: dict) -> list[str]:
     return lines
 
 
-def _config(config: dict, name: str) -> list[str]:
+def _config(config: dict, name: str, settings: bool) -> list[str]:
     title = f"Config of the {name}" if name else "Config"
     lines = _section(f"{title} (* differs from the default of the family)")
-    width = max(map(len, config))
-    for field, one in config.items():
+    listed = {key: one for key, one in config.items() if settings or "default" in one or SIZES.search(key)}
+    width = max(map(len, listed))
+    for field, one in listed.items():
         differs = "default" in one
         default = f"  (default {one['default']})" if differs else ""
         lines.append(f"{'*' if differs else ' ':>2} {field:{width}}  {one['value']}{default}")
+    if others := len(config) - len(listed):
+        lines.append(f"   and {others} more, which have their defaults (--settings)")
     return lines
 
 
@@ -134,7 +146,7 @@ def _tokenizer(tokenizer: dict) -> list[str]:
     return [*_section("Tokenizer"), *_pairs(facts)]
 
 
-def _run(run: dict) -> list[str]:
+def _run(run: dict, settings: bool) -> list[str]:
     phases = "; ".join(f"{p['updates']:,} of {p['rows']:,} rows of {p['length']:,} tokens" for p in run["phases"])
     facts = {
         "objective": run["objective"],
@@ -149,8 +161,11 @@ def _run(run: dict) -> list[str]:
         facts["time"] = f"{run['hours']:,.3g} hours at {run['teraflops']:g} TFLOP/s"
     others = ("held_out", "evaluation", "teacher", "init_from")
     facts |= {name.replace("_", " "): run[name] for name in others if name in run}
-    settings = {name: "''" if value == "" else value for name, value in flat(run["recipe"]).items() if name != "name"}
-    return [*_section("Run"), *_pairs(facts), *_section("Settings, for --set NAME=VALUE"), *_pairs(settings)]
+    names = {name: "''" if value == "" else value for name, value in flat(run["recipe"]).items() if name != "name"}
+    lines = [*_section("Run"), *_pairs(facts)]
+    if settings:
+        return [*lines, *_section("Settings, for --set NAME=VALUE"), *_pairs(names)]
+    return [*lines, f"  All {len(names)} settings, with their names for --set: --settings"]
 
 
 def _uses(uses: dict) -> list[str]:
@@ -170,7 +185,8 @@ def _section(title: str) -> list[str]:
 
 def _pairs(facts: dict) -> Iterable[str]:
     width = max(map(len, facts))
-    return [f"  {name:{width}}  {value}" for name, value in facts.items()]
+    wrapped = TextWrapper(120, subsequent_indent=" " * (width + 4), break_long_words=False, break_on_hyphens=False)
+    return [line for name, value in facts.items() for line in wrapped.wrap(f"  {name:{width}}  {value}")]
 
 
 def in_units(count: float) -> str:

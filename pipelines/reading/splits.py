@@ -1,6 +1,6 @@
-"""Names held-out data sets, and splits a validation set off the training data."""
+"""Names held-out data sets, compares them with the training data, and splits a validation set off that data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,15 @@ def _distinct_names(paths: list[str]) -> list[str]:
         return parts[place][-1]
 
     return [name(place) for place in range(len(paths))]
+
+
+def count_repeated(training: Examples, testing: Mapping[str, Examples]) -> dict[str, int]:
+    """Counts the examples of each held-out data set whose input is also in the training data, whatever their labels.
+
+    The queries of a collection are compared with the first texts of the training data.
+    """
+    known = {repr(x) for x in training.x} | {repr(x[0]) for x in training.x if isinstance(x, tuple)}
+    return {name: sum(repr(x) in known for x in examples.x) for name, examples in testing.items()}
 
 
 def split_tenth(examples: Examples) -> tuple[Examples, Examples]:

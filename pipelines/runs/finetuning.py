@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class TaskData:
         wording: the form of examples for a text-to-text model, or None.
         objective: the loss of an embedder or a reranker, or None.
         columns: the columns of the table of `training`, or None if there are none.
+        repeated: {name: number of the held-out examples whose inputs are also trained on}.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class TaskData:
     wording: Wording | None = None
     objective: Loss | None = None
     columns: ColumnsRead | None = None
+    repeated: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -230,9 +232,10 @@ class FineTuning:
 
     def measured(self, sources: dict[str, str], scores: dict[str, dict], answers: dict[str, list]) -> list[Measured]:
         """What the model card says about the held-out examples."""
+        repeated = self.data.repeated
         return [
-            Measured(str(sources[name]), scores[name], len(examples), examples.y, plain(answers[name]))
-            for name, examples in self.data.testing.items()
+            Measured(str(sources[name]), scores[name], len(one), one.y, plain(answers[name]), repeated.get(name, 0))
+            for name, one in self.data.testing.items()
         ]
 
 

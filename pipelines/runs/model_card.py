@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 import keras
-from huggingface_hub import EvalResult
+from huggingface_hub import EvalResult, metadata_load, try_to_load_from_cache
+from yaml import YAMLError
 
 import kerasbert
 from kerasbert import metrics
+from kerasbert.checkpoints.folder import find_folder
 from kerasbert.checkpoints.model_card import Description, card
 from kerasbert.data.text.files import write_text
 
@@ -30,6 +32,7 @@ METRICS = {
     "spearman": "spearmanr",
     "mean_squared_error": "mse",
 }
+INHERITED = ("language", "license", "license_name", "license_link")
 PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
 
 
@@ -44,6 +47,7 @@ class Measured:
         expected: for a model with labels, the right answer to each example: a label, a list of labels, or a list of
             tags.
         answers: the answers of the model.
+        repeated: number of the examples that the model was trained on.
     """
 
     source: str
@@ -51,6 +55,7 @@ class Measured:
     examples: int | None = None
     expected: Sequence | None = None
     answers: Sequence | None = None
+    repeated: int = 0
 
 
 def write_card(
@@ -62,6 +67,7 @@ def write_card(
     description: Description,
     measured: Sequence[Measured] = (),
     log: dict | None = None,
+    start: str = "",
 ) -> None:
     """Writes a model card: what the model is for, how to use it, its scores on each data set, and how it was trained.
 
@@ -71,11 +77,12 @@ def write_card(
         folder: folder of the model. The card is its README.md.
         title: what the model is.
         data: what it was trained on.
-        recipe: how it was trained. `model` is the model that training started from.
+        recipe: how it was trained.
         scores: scores that do not belong to a single data set.
         description: see `describe`.
         measured: the data sets that it was evaluated on.
         log: the last values in the log of the training.
+        start: the model that training started from, or "" for random weights. The card has its license and language.
     """
     folder = Path(folder)
     name, labels = folder.resolve().name, description.labels
@@ -93,17 +100,30 @@ def write_card(
         ("Data", _table("data", data)[1:]),
         ("Training", [*training, "", made]),
     ]
-    source = str(recipe.get("model", ""))
     text = card(
         name,
         title,
         description,
         sections,
-        base_model=source.removeprefix("hf://") if source.startswith("hf://") else None,
+        base_model=start.removeprefix("hf://") if start.startswith("hf://") else None,
         datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
         eval_results=_results(measured, description.task),
+        **_inherited(start),
     )
     write_text(folder / "README.md", text)
+
+
+def _inherited(start: str) -> dict:
+    """License and languages of the model that training started from, as far as its own card says so."""
+    if start.startswith("hf://"):  # its card was downloaded with the model
+        found = try_to_load_from_cache(start.removeprefix("hf://"), "README.md")
+    else:
+        found = find_folder(start) / "README.md" if start else None
+    try:
+        known = metadata_load(found) if isinstance(found, (str, Path)) else None
+    except (OSError, ValueError, YAMLError):  # there is no card, or its metadata cannot be read
+        return {}
+    return {name: known[name] for name in INHERITED if name in known} if isinstance(known, dict) else {}
 
 
 def _results(measured: Sequence[Measured], task: str | None) -> list[EvalResult]:
@@ -125,7 +145,7 @@ def _results(measured: Sequence[Measured], task: str | None) -> list[EvalResult]
 def _data_set(source: str) -> dict[str, str]:
     """Names a data set as the Hub does: "hf://glue:sst2#validation" -> its type, config and split."""
     if not str(source).startswith("hf://"):
-        return {"dataset_type": _public(source), "dataset_name": _public(source)}
+        return {"dataset_type": public(source), "dataset_name": public(source)}
     name, _, split = str(source).removeprefix("hf://").partition("#")
     name, _, config = name.partition(":")
     parts = {"dataset_config": config, "dataset_split": split}
@@ -146,7 +166,10 @@ def _evaluation(measured: Sequence[Measured], description: Description) -> list[
     for each in measured:
         count = "" if each.examples is None else f", {counted(each.examples, 'example')}"
         baseline = _baseline(each.expected) if "accuracy" in each.scores and description.labels else {}
-        lines += ["", f"### {_public(each.source)}{count}", *_table("metric", each.scores | baseline)]
+        lines += ["", f"### {public(each.source)}{count}"]
+        if each.repeated:
+            lines += ["", f"{each.repeated:,} of these examples are also in the training data."]
+        lines += _table("metric", each.scores | baseline)
         if description.labels and each.expected:
             lines += _by_class(description.task, description.labels, each.expected, each.answers)
     return lines
@@ -205,15 +228,15 @@ def _table(what: str, values: dict) -> list[str]:
 
 def without_folders(values: dict) -> dict:
     """Returns the values with paths of files and folders reduced to their last component."""
-    return {key: _public(value) if key in PATHS else value for key, value in values.items()}
+    return {key: public(value) if key in PATHS else value for key, value in values.items()}
 
 
-def _public(value):
+def public(value):
     """Reduces a path to its last component, so that a card does not reveal the folders of its author."""
     if isinstance(value, dict):
-        return {key: _public(each) for key, each in value.items()}
+        return {key: public(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_public(each) for each in value]
+        return [public(each) for each in value]
     if not isinstance(value, (str, PurePath)) or str(value).startswith("hf://"):
         return value
     return ",".join(PurePath(part).name or part for part in str(value).split(","))

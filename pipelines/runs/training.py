@@ -331,6 +331,7 @@ def _write_card(run: Run, folder: Path, last: dict, stopped: RunStopped | None) 
         description=describe(run.model),
         measured=measured,
         log=log,
+        start=run.recipe.init_from,
     )
 
 

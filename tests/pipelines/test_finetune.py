@@ -12,7 +12,7 @@ from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
-from pipelines.reading.examples import Examples
+from pipelines.reading.examples import Examples, read_examples
 from pipelines.reading.label_names import check_labels, label_names
 from pipelines.runs.finetuning import summary
 from pipelines.runs.scores import classification_scores, regression_scores
@@ -36,13 +36,17 @@ def fine_tuned(finished_run, labeled_file, tmp_path_factory):
     return output, metrics
 
 
-def test_finetuning_learns_and_reports(fine_tuned):
+def test_finetuning_learns_and_reports(fine_tuned, labeled_file):
     output, metrics = fine_tuned
     assert metrics["accuracy"] == 1.0
     assert [run["seed"] for run in metrics["runs"]] == [0, 1]
     stored = json.loads((output / "metrics.json").read_text())
     assert stored["runs"] == metrics["runs"] and stored["recipe"]["learning_rate"] == 1e-2
-    assert "| accuracy | 1 |" in (output / "README.md").read_text()
+    card = (output / "README.md").read_text()
+    assert (
+        "| accuracy | 1 |" in card and "# animals\n\nText classifier fine-tuned from model: a Bert model with" in card
+    )
+    assert f"{len(read_examples('classes', labeled_file))} of these examples are also in the training data." in card
     assert kerasbert.load(output).labels == ["cat", "dog"]
 
 

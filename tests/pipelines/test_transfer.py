@@ -16,7 +16,7 @@ from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples, read_examples
 from pipelines.reading.label_names import label_names
-from pipelines.reading.splits import named_sources, split_tenth
+from pipelines.reading.splits import count_repeated, named_sources, split_tenth
 from pipelines.reading.tasks import TASKS
 from pipelines.runs import finetuning
 from pipelines.runs.adapting import WHOLE_MODEL, Lora
@@ -190,6 +190,15 @@ def test_what_is_kept_out_has_classes_that_take_turns(classes):
     assert len(kept_out) == 10 and len(set(kept_out.y)) > 1
     assert sorted(map(int, shown.x + kept_out.x)) == list(range(100))
     assert split_tenth(examples) == (shown, kept_out)
+
+
+def test_held_out_inputs_that_are_also_trained_on():
+    held_out = {"a": Examples(["x", "z"], ["1", "0"]), "b": Examples(["y", "x", "y"], ["0"] * 3)}
+    assert count_repeated(Examples(["x", "y"], ["0", "1"]), held_out) == {"a": 1, "b": 3}
+    words, pairs = Examples([["a", "b"]], [["O", "O"]]), Examples([("a", "b"), ("b", "a")], ["0", "1"])
+    assert count_repeated(words, {"": Examples([["a", "b"], ["a b"]], [["O", "O"], ["O"]])}) == {"": 1}
+    assert count_repeated(pairs, {"": Examples([("a", "b"), ("a", "c")], ["0", "1"])}) == {"": 1}
+    assert count_repeated(pairs, {"queries": Examples(["a", "c"], [["d1"], ["d2"]])}) == {"queries": 1}
 
 
 def test_balance_gives_every_class_the_same_weight(folder):

@@ -33,6 +33,13 @@ def test_prompts(gpt2):
     assert shot.labels == ["good", "bad"]
     pair = FewShot(gpt2, [(("a", "b"), "yes")], "{} / {} -> {answer}", separator="\n")
     assert pair.prompt(("c", "d")) == "a / b -> yes\nc / d ->"
+    for wrong in ("c", ("c", "d", "e")):
+        with pytest.raises(ValueError, match="one text for each of the 2 placeholders of the template. Received"):
+            pair.prompt(wrong)
+    assert FewShot(gpt2, template="{1} {0} {1} {answer}").prompt(("a", "b")) == "b a b"
+    for template in ("no place {answer}", "{text} {answer}"):
+        with pytest.raises(ValueError, match="`template` must have {} for each text of an input. Received: "):
+            FewShot(gpt2, template=template)
     drawn = {FewShot(gpt2, EXAMPLES, TEMPLATE, shots=1, seed=seed).prompt("x") for seed in range(9)}
     assert len(drawn) > 1
 

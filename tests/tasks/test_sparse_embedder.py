@@ -103,7 +103,9 @@ def test_queries_without_an_encoder(frozen, backbone, tokenizer, tmp_path):
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
     model = SparseEmbedder(backbone, queries=QueryWeights(not frozen), tokenizer=tokenizer)
-    model.set_query_weights({"cat": 2.5, "dogs": 1.5, "the": 0.25, "nothing": 3.0})
+    model.set_query_weights({"cat": 2.5, "the": 0.25})
+    with pytest.raises(ValueError, match="must be those of tokens of the vocabulary. Received: .*unheard"):
+        model.set_query_weights({"cat": 2.5, "unheard": 3.0})
     assert model.decode(model.embed_queries("the cat the cat")) == [[("cat", 2.5), ("the", 0.25)]]
     assert model.embed_queries("mat").nnz == 0
     model.max_active_dims = 1

@@ -102,11 +102,28 @@ def test_a_recipe(capsys):
     # 3.3 billion words 40 times are about 1.3e11 tokens; six operations per weight and token are a lower bound.
     assert run["operations"] > 6 * 85_054_464 * run["tokens"] * 0.9
     printed = capsys.readouterr().out
-    assert "42.6 Gtokens" in printed or "42.6 G" in printed
+    assert "42.6 Gtokens" in printed
+    count = int(re.search(r"All (\d+) settings, with their names for --set: --settings", printed)[1])
+    assert "optimizer.beta_1" not in printed
+    info("bert.base", dtypes=FLOAT32, settings=True)
+    printed = capsys.readouterr().out
     settings = dict(re.findall(r"^  (\S+) +(\S+)$", printed.partition("--set NAME=VALUE")[2], flags=re.MULTILINE))
     assert (settings["optimizer.schedule.warmup"], settings["phases.1.length"]) == ("10000", "512")
+    assert printed.partition("--set NAME=VALUE")[2].partition("\n\n")[0].count("\n") == count
+    assert max(map(len, printed.splitlines())) <= 120
     changed = info("bert.tiny", set=("steps=10", "batch_size=4", "warmup=1"), dtypes=FLOAT32)
     assert changed["run"]["tokens"] == 10 * 4 * 64
+
+
+def test_the_config_is_what_differs_and_sizes(capsys):
+    info("modernbert_mini_en", dtypes=FLOAT32)
+    short = capsys.readouterr().out
+    assert re.search(r"^ \* num_layers +6  \(default 22\)$", short, flags=re.MULTILINE)
+    assert re.search(r"^ \* classifier_pooling +mean", short, flags=re.MULTILINE) and "vocabulary_bias" not in short
+    count = int(re.search(r"and (\d+) more, which have their defaults \(--settings\)", short)[1])
+    info("modernbert_mini_en", dtypes=FLOAT32, settings=True)
+    whole = capsys.readouterr().out
+    assert len(whole.splitlines()) == len(short.splitlines()) + count - 1 and "vocabulary_bias" in whole
 
 
 def test_a_corpus_and_the_installation(corpora, capsys):

@@ -28,7 +28,7 @@ def bert(tokenizer):
     return Bert(BertConfig(vocabulary_size=59, **SIZES))
 
 
-def written(folder, trained, measured=(), pairs=False, **recipe):
+def written(folder, trained, measured=(), pairs=False, start="", **recipe):
     write_card(
         folder,
         "A model",
@@ -38,6 +38,7 @@ def written(folder, trained, measured=(), pairs=False, **recipe):
         describe(trained, pairs),
         measured,
         log={"train_loss": 0.25},
+        start=start,
     )
     return (folder / "README.md").read_text()
 
@@ -83,10 +84,40 @@ def test_scores_and_data_sets_have_the_names_of_the_hub(bert, tmp_path):
 
 
 def test_a_model_of_the_hub_is_named_as_the_base(bert, tmp_path):
-    text = written(tmp_path, TextClassifier(bert, labels=["a", "b"]), model="hf://google/bert_tiny")
+    start = "hf://google/bert_tiny"
+    text = written(tmp_path, TextClassifier(bert, labels=["a", "b"]), start=start, model=start)
     data = ModelCard.load(tmp_path / "README.md").data
     assert data.base_model == "google/bert_tiny" and data.eval_results is None
     assert "| model | hf://google/bert_tiny |" in text
+
+
+@pytest.mark.parametrize(
+    "card, expected",
+    [
+        ("---\nlicense: cc-by-sa-4.0\nlanguage:\n- de\n- en\ntags: [a]\n---\n# A", ("cc-by-sa-4.0", ["de", "en"])),
+        ("---\nlicense: other\nlicense_name: mine\n---\n", ("other", None)),
+        ("# No metadata", (None, None)),
+        ("---\nlicense: [\n---\n", (None, None)),
+        (None, (None, None)),
+    ],
+)
+def test_license_and_language_are_those_of_the_start(bert, tmp_path, card, expected):
+    start = tmp_path / "start"
+    bert.save_to_preset(start)
+    if card:
+        (start / "README.md").write_text(card)
+    written(tmp_path, TextClassifier(bert, labels=["a", "b"]), start=str(start))
+    data = ModelCard.load(tmp_path / "README.md").data
+    assert (data.get("license"), data.get("language")) == expected
+    assert data.get("license_name") == ("mine" if expected[0] == "other" else None)
+
+
+def test_examples_that_were_trained_on_are_counted(bert, tmp_path):
+    model = TextClassifier(bert, labels=["a", "b"])
+    measured = [Measured("x.csv", {"accuracy": 1.0}, 4, repeated=3), Measured("y.csv", {"accuracy": 0.5}, 4)]
+    text = written(tmp_path, model, measured)
+    assert "### x.csv, 4 examples\n\n3 of these examples are also in the training data.\n" in text
+    assert text.count("also in the training data") == 1
 
 
 def test_many_classes_show_their_confusions(bert, tmp_path):
