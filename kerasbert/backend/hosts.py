@@ -38,6 +38,9 @@ def connect():
     environment variables of Keras, KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and
     KERAS_DISTRIBUTION_PROCESS_ID. In an indexed Kubernetes job, JOB_COMPLETION_INDEX replaces the last one. All
     processes get the same random seed. Nothing is changed if there is only one process.
+
+    Raises:
+        ValueError: if the environment variables of Keras are set only in part.
     """
     if keras.backend.backend() != "jax":
         return

@@ -35,6 +35,10 @@ def parallel(layout: str, mesh: Any = None):
         layout: one of `LAYOUTS`.
         mesh: a `keras.distribution.DeviceMesh` with an axis "batch", and for "tensor" also an axis "model". Default:
             all devices of all hosts; for "tensor", those of one host are the axis "model".
+
+    Raises:
+        ValueError: if `layout` is unknown, the backend is not JAX, the mesh lacks an axis, or there is one device only
+            for a layout that divides weights.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}. Received: {layout!r}.")

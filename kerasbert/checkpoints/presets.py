@@ -30,19 +30,23 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     """Loads the model in a folder. Its files determine the class of the model.
 
     The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder of
-    sentence-transformers is loaded as a `TextEmbedder`, or as a `Reranker` if it is that of a cross-encoder, and a
-    folder with `generator/` and `discriminator/` as a `ReplacedTokenDetection`.
+    sentence-transformers is loaded as the embedder or the `Reranker` that its files describe. A folder with
+    `generator/` and `discriminator/` is loaded as a `ReplacedTokenDetection`.
 
     Args:
-        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package; or a `ModelFolder`,
-            which has been opened.
-        **arguments: see `Trainable.from_preset`. With `allow_mixed=True`, a folder is loaded even if its files were
-            written by several saves; with `allow_nan=True`, even if weights are NaN or infinite.
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package. An open
+            `ModelFolder` is accepted, too.
+        **arguments: see `Trainable.from_preset`. In addition, `allow_mixed=True` accepts a folder whose files were
+            written by several saves, and `allow_nan=True` accepts weights that are NaN or infinite.
 
     Returns: a backbone, an objective or a task.
 
-    Raises: FileNotFoundError if there is no such folder or model; ValueError if its config has fields or values that
-        are not supported, or weights are missing or have other shapes.
+    Raises:
+        FileNotFoundError: if there is no such folder or model, or a file of weights is missing.
+        ValueError: if the config has unsupported fields or values, weights are missing or have other shapes, weights
+            are NaN or infinite, files were written by several saves, or an argument is unknown.
+        ImportError: if a path on the Hub needs `huggingface_hub`, which is not installed.
+        ConnectionError: if the Hub cannot be reached, and no earlier download is in the cache.
 
     Example:
         >>> import kerasbert

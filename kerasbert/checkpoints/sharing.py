@@ -26,6 +26,10 @@ class Shared:
             revision: branch. Default: main.
 
         Returns: the URL of the commit.
+
+        Raises:
+            ImportError: if `huggingface_hub` is not installed.
+            ConnectionError: if the Hub cannot be reached.
         """
         if card is None:
             name = str(repository)
@@ -38,6 +42,10 @@ class Shared:
         Args:
             folder: the folder, created if it does not exist.
             base: the model that the adapter was trained on: a folder, or the name of a model on the Hub.
+
+        Raises:
+            ValueError: if the model has no LoRA products, trains weights besides them and its head, or has a trained
+                head that is quantized.
         """
         adapters.save_adapter(self, folder, base)
 
@@ -50,5 +58,10 @@ class Shared:
             folder: a folder with `adapter_config.json` and `adapter_model.safetensors`.
             merge: whether to add the products to the kernels, so that the result is an ordinary model. Otherwise, the
                 products are trainable, and the backbone is frozen.
+
+        Raises:
+            FileNotFoundError: if the folder lacks `adapter_config.json` or `adapter_model.safetensors`.
+            ValueError: if the adapter does not fit the model, its numbers are not finite, a layer already has LoRA
+                products, or `merge` is used for a quantized model.
         """
         adapters.load_adapter(self, folder, merge)

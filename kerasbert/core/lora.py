@@ -28,7 +28,8 @@ def add_lora(
 
     Returns: the number of trainable parameters of the model afterwards.
 
-    Raises: ValueError if the model contains no backbone, or the backbone no layer that `targets` names.
+    Raises:
+        ValueError: if `rank` is below 1, the model contains no backbone, or the backbone no layer that `targets` names.
 
     Example:
         >>> from kerasbert.tasks import TextClassifier

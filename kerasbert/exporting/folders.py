@@ -48,7 +48,8 @@ def export(
     Returns: the folder, a `Path`.
 
     Raises:
-        ValueError: if the model cannot be exported; nothing is written.
+        ValueError: if the model cannot be exported, an option is invalid, or `path` has other files.
+        NotADirectoryError: if `path` is a file.
         ImportError: if a package is missing.
 
     Example:

@@ -11,7 +11,7 @@ from .objective import Objective, Perplexity, check_labels, cross_entropy, token
 
 @keras.saving.register_keras_serializable("kerasbert")
 class BidirectionalLM(Objective):
-    """Trains a forward and a backward language model together (Peters et al. 2018, section 3.1).
+    """Trains a forward and a backward language model together (Peters et al. 2018, arXiv 1802.05365, section 3.1).
 
     The loss is the mean of both losses.
 
@@ -25,6 +25,9 @@ class BidirectionalLM(Objective):
     Returns: a dict of the logits `forward` and `backward`, float (b, s, v). The targets y are a dict of `forward`, the
         next token at each position, and `backward`, the previous token, int32 (b, s). `bidirectional_targets` creates
         them and their weights from rows of tokens.
+
+    Raises:
+        ValueError: if the backbone has no `bidirectional_lm` head.
     """
 
     default_learning_rate = 1e-3

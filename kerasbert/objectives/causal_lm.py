@@ -22,7 +22,7 @@ from .scoring import causal_scores
 class CausalLM(NextToken):
     """Predicts each token from the tokens before it (Radford et al. 2018, section 3.1), and can generate text.
 
-    The targets are shifted in the data: the target y at a position is the next token. Tokens of a prefix
+    The target y at a position is the next token: the targets are shifted in the data. Tokens of a prefix
     (`prefix_mask`) are not targets, unless `sample_weight` gives them a weight.
 
     If a batch has `stream_start`, a backbone with a memory carries it over to the next batch; see `objectives.memory`.
@@ -36,6 +36,9 @@ class CausalLM(NextToken):
 
     Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. During training with a head that computes
         losses directly (`AdaptiveSoftmax`), {"hidden": the hidden states from which the head computes the losses}.
+
+    Raises:
+        ValueError: if the backbone has no `causal_lm` head, or `generation` has an unknown setting.
 
     Example:
         >>> from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
@@ -144,14 +147,18 @@ class CausalLM(NextToken):
 
         Args:
             texts: a str or a list of str.
-            contexts: text that precedes each of the texts and is not scored: one str for all texts, or a list with one
-                str per text. A text without context is preceded by the tokenizer's start token, or by its end token if
-                there is no start token. If there is neither, the first token is not scored.
+            contexts: text that precedes each of the texts and is not scored. It is one str for all texts, or a list
+                with one str per text. A text without context is preceded by the tokenizer's start token, or by its end
+                token if there is no start token. If there is neither, the first token is not scored.
             batch_size: maximum number of texts per batch.
 
         Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
             tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
             single str, only the dict of this text is returned.
+
+        Raises:
+            ValueError: if a text with its context exceeds the positions of the backbone, the numbers of texts and
+                contexts differ, or the model has no tokenizer.
         """
         return causal_scores(self, texts, contexts, batch_size)
 

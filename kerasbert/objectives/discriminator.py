@@ -76,6 +76,9 @@ class Discriminator(Objective):
     Returns: logits of the probability that a token was replaced, float (b, s). With `masked_lm`, a dict of these
         logits, `replaced`, and the logits of the original tokens, `tokens` (b, s, v). The targets y, int32 (b, s), are
         1 for replaced tokens and 0 for others, or with `masked_lm` the original tokens.
+
+    Raises:
+        ValueError: if the backbone has no `replaced_token` head, or no `masked_lm` head for `masked_lm`.
     """
 
     def __init__(self, backbone: Backbone, masked_lm: bool = False, tokenizer: Tokenizer | None = None, **kwargs: Any):
@@ -120,6 +123,9 @@ class Discriminator(Objective):
 
         Returns: for each text, a list of dicts {"token": str, "score": probability}, one per token. For a single str,
             only the list of this text is returned.
+
+        Raises:
+            ValueError: if a text is no str, or the model has no tokenizer.
         """
         tokenizer = self.require_tokenizer()
         texts = read_texts(texts, "score_tokens")

@@ -51,7 +51,8 @@ def start_from_teacher(
 
     Returns: list of the paths of the student's variables that were set.
 
-    Raises: ValueError if nothing can be copied, or none of the layers that `transform` asks for.
+    Raises:
+        ValueError: if nothing can be copied, or none of the layers that `transform` asks for.
     """
     if layers is None:
         layers = spread_layers(teacher.backbone.config.num_layers, student.backbone.config.num_layers)
@@ -231,9 +232,16 @@ class Distillation(FromTeacher):
     Call:
         inputs: a batch.
 
-    Returns: a dict of `tokens` (b, p, v), the student's logits at the masked positions, `soft` and `teacher_soft`, the
-        logits of student and teacher at all tokens (b, s, v), or with `slots_only` (b, p, v), and `hidden` and
-        `teacher_hidden` (b, s, m), their last hidden states. The targets y are the masked tokens, int32 (b, p).
+    Returns:
+        A dict of the outputs below. The targets y are the masked tokens, int32 (b, p).
+            - `tokens` (b, p, v), the student's logits at the masked positions.
+            - `soft` and `teacher_soft`, the logits of student and teacher at all tokens (b, s, v), or with `slots_only`
+              (b, p, v).
+            - `hidden` and `teacher_hidden` (b, s, m), their last hidden states.
+
+    Raises:
+        ValueError: if student and teacher have different vocabularies, or with a `cosine_weight`, different
+            `hidden_dim`, or if `temperature` is not above 0, or the teacher has no trained head.
 
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches

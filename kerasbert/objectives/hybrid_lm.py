@@ -19,12 +19,12 @@ class HybridLM(MaskedLM):
 
     Both predict a token from the output of the token before it, with the same head. In masked rows, some tokens are
     masked and predicted from the tokens on both sides. In causal rows (`causal_rows`), all tokens are predicted from
-    those before them. The loss is the mean loss of the masked rows times 1 - `causal_share`, plus that of the causal
-    rows times `causal_share`, whatever the numbers of predicted tokens are.
+    the tokens before them. The loss is the mean loss of the masked rows times 1 - `causal_share`, plus the mean loss of
+    the causal rows times `causal_share`, whatever the numbers of predicted tokens are.
 
-    The metrics `accuracy` and `perplexity` are those of the masked rows. `causal_accuracy` and `causal_perplexity` are
-    those of the causal rows. The trained model can be loaded as a `MaskedLM` and as a `CausalLM`, and this class fills
-    masks and scores texts like a `MaskedLM`.
+    The metrics `accuracy` and `perplexity` describe the masked rows, `causal_accuracy` and `causal_perplexity` the
+    causal rows. The trained model can be loaded as a `MaskedLM` and as a `CausalLM`. This class fills masks and scores
+    texts like a `MaskedLM`.
 
     Args:
         backbone: a backbone that predicts the next token and reads `causal_rows`, such as a `GPTBert`.
@@ -38,6 +38,10 @@ class HybridLM(MaskedLM):
             (b, s) says which of them count.
 
     Returns: logits, float (b, p, v). The targets y, int32 (b, p), are the tokens at the `masked_positions`.
+
+    Raises:
+        ValueError: if the backbone does not predict the next token, `causal_share` is not from 0 to 1, or `z_loss` is
+            below 0. In training, if a batch lacks `causal_rows`.
     """
 
     SAVED_AS = {"causal_share": Saved(float, 0.0, 1.0), "z_loss": Saved(float, 0.0)}

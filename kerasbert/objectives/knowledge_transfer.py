@@ -59,12 +59,14 @@ class TransferWeights:
 class KnowledgeTransfer(FromTeacher):
     """Knowledge transfer as in MobileBERT: the student learns the hidden states and attention of each teacher layer.
 
-    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. There are two kinds of losses. The transfer loss
-    of a layer compares student and teacher by the squared difference of the normalized hidden states, the differences
-    of their means and variances, and the KL divergence of the attention probabilities. It is averaged over the layers.
-    The distillation loss is the cross-entropy at the masked positions, where the target is a mixture of the original
-    token and the teacher's probabilities, plus the sentence-pair loss if the student has this head. Neither model uses
-    dropout. Padding is ignored, whereas the official code includes it.
+    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. There are two kinds of losses:
+
+    - The transfer loss of a layer is the sum of the squared difference of the normalized hidden states, the differences
+      of their means and variances, and the KL divergence of the attention probabilities. It is averaged over layers.
+    - The distillation loss is the cross-entropy at the masked positions, where the target is a mixture of the original
+      token and the teacher's probabilities. The sentence-pair loss is added if the student has this head.
+
+    Neither model uses dropout. Padding is ignored, whereas the official code includes it.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`. `start_from_teacher(student, teacher, layers=(),
@@ -75,16 +77,22 @@ class KnowledgeTransfer(FromTeacher):
             each layer the learning rate of its phase.
         transfer_steps: number of batches of layer-wise transfer, 240,000 in the paper. For "progressive", it must be a
             multiple of the number of layers.
-        transfer_weights: `TransferWeights`, or a dict of them. Default: those of MobileBERT.
+        transfer_weights: `TransferWeights`, or a dict of them. Default: the weights of MobileBERT.
         hard_share: weight of the original token in the mixture.
 
     Call:
         inputs: a batch.
 
-    Returns: a dict of `tokens` and `teacher_tokens` (b, p, v), the logits of student and teacher, `features` and
-        `teacher_features`, lists with the hidden states (b, s, m) of each layer, `attention` and `teacher_attention`,
-        lists with the attention probabilities (b, h, s, s) of each layer, and if there is a sentence-pair head,
-        `sentence_pair` (b, 2). The targets y are the same as for the student's `MaskedLM`.
+    Returns:
+        A dict of the outputs below. The targets y are the same as for the student's `MaskedLM`.
+            - `tokens` and `teacher_tokens` (b, p, v), the logits of student and teacher.
+            - `features` and `teacher_features`, lists with the hidden states (b, s, m) of each layer.
+            - `attention` and `teacher_attention`, lists with the attention probabilities (b, h, s, s) of each layer.
+            - `sentence_pair` (b, 2), if there is a sentence-pair head.
+
+    Raises:
+        ValueError: if student and teacher differ in vocabulary, `num_layers`, `hidden_dim` or `num_heads`, `strategy`
+            is unknown, or `transfer_steps` or `hard_share` is out of range.
     """
 
     SAVES = ("strategy", "transfer_steps", "transfer_weights", "hard_share")

@@ -52,7 +52,7 @@ class MaskedLM(Objective):
     Hidden states are gathered at the `masked_positions` before the output layer, whose weights are the token
     embeddings. With `sentence_pair`, the model also predicts from the pooled output whether segment B follows segment A
     (label 0) or not (label 1). This is next sentence prediction in BERT, and sentence order prediction in ALBERT. The
-    loss is the sum of the mean losses of both targets.
+    loss is then the sum of the mean losses of both targets.
 
     Args:
         backbone: a backbone with a `masked_lm` head, and a `sentence_pair` head if `sentence_pair` is True.
@@ -64,6 +64,9 @@ class MaskedLM(Objective):
 
     Returns: logits, float (b, p, v). With `sentence_pair`, a dict of the logits `tokens` (b, p, v) and `sentence_pair`
         (b, 2).
+
+    Raises:
+        ValueError: if the backbone has no `masked_lm` head, or `sentence_pair` needs a head or pooler that it lacks.
 
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches
@@ -150,7 +153,9 @@ class MaskedLM(Objective):
             "score": probability, "id": token id}, with the most likely token first. For a single str, only the list of
             this text is returned.
 
-        Raises: ValueError for a text without a mask token within the maximum length.
+        Raises:
+            ValueError: if a text has no mask token within the maximum length, `top_k` is below 1, or the model has no
+                tokenizer.
         """
         return fill_mask(self, texts, top_k)
 
@@ -175,6 +180,10 @@ class MaskedLM(Objective):
         Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
             tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
             single str, only the dict of this text is returned.
+
+        Raises:
+            ValueError: if a text exceeds the positions of the backbone, or the tokenizer is missing or has no mask
+                token.
         """
         return pseudo_log_likelihoods(self, texts, within_words, batch_size)
 

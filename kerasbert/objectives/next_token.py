@@ -37,8 +37,11 @@ class NextToken(Objective):
         tokenizer: a `Tokenizer`, which is required for text inputs.
         generation: {argument: value}, the settings that `generate` has unless the call gives others. A folder has them
             in `generation_config.json`, under the names of transformers. Besides arguments of `generate`, there are
-            `max_length` and `min_length`, limits for the prompt and the new tokens together; an encoder-decoder counts
+            `max_length` and `min_length`, limits for the prompt and the new tokens together. An encoder-decoder counts
             its start token as the prompt.
+
+    Raises:
+        ValueError: if `generation` has an unknown setting.
     """
 
     SAVED_AS = {"generation": Saved(dict, -1_000_000)}
@@ -148,8 +151,7 @@ class NextToken(Objective):
         Args:
             prompts: a str or a list of str, or a sequence of token ids or a list of such sequences, which may have
                 different lengths.
-            max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table does not have that
-                many.
+            max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table has no more.
             min_new_tokens: minimum number of new tokens. Stop tokens are not generated before. Default: 0.
             num_beams: number of beams for beam search. Default: 1, no beam search.
             length_penalty: beam search maximizes log probability / length ** length_penalty. Default: 1.
@@ -159,8 +161,7 @@ class NextToken(Objective):
             sample: whether to sample tokens instead of choosing the most likely one. Default: False.
             temperature: divisor of the logits before sampling. Default: 1.
             top_k: sample only from the k most likely tokens. Default: from all.
-            top_p: sample only from the smallest set of tokens whose total probability is at least this value. Default:
-                from all.
+            top_p: sample only from the smallest set of tokens with at least this total probability. Default: from all.
             repetition_penalty: divisor of the positive logits of tokens that have occurred, and factor of the negative
                 ones; for beam search, factor of the log probabilities. Default: 1, no penalty.
             no_repeat_ngram_size: n, if no n-gram may occur twice. Default: 0, no limit.
@@ -170,13 +171,15 @@ class NextToken(Objective):
                 the `forced_bos_id` of the config, if it has one.
             seed: seed of the sampling. The same seed gives the same random numbers on every backend.
             batch_size: number of prompts that are decoded together.
-            scores: whether to return the log probability of the new tokens. For beam search, it is divided by
-                length ** length_penalty.
+            scores: whether to return the log probability of new tokens, for beams divided by length ** length_penalty.
 
         Returns: a list with one result per prompt, or a single result for a single prompt. A result is a str for text
             prompts, and otherwise an int32 array of token ids including the stop token. `CausalLM` and `PermutationLM`
             return the prompt and the new tokens, `Seq2SeqLM` only the new tokens. With `scores`, a result is a dict of
             "text" or "token_ids", and "score". With `num_sequences` above 1, it is a list, best first.
+
+        Raises: ValueError if an option is out of range or does not fit others, a prompt is empty or too long, its ids
+            are not in the vocabulary, or text needs a tokenizer.
         """
         given = {name: value for name, value in locals().items() if name in ARGUMENTS}
         return self._generated(prompts, given, first_token, seed, batch_size, scores)

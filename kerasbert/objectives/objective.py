@@ -166,7 +166,11 @@ def _rows_with_weight(weights: Any) -> Any:
 
 
 class Objective(Trainable):
-    """Base class of pretraining objectives, which compute their loss themselves, so `compile` accepts no `loss`."""
+    """Base class of pretraining objectives, which compute their loss themselves.
+
+    Raises:
+        ValueError: if `compile` gets a `loss`.
+    """
 
     default_learning_rate = 1e-4
 

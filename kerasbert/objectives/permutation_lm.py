@@ -39,6 +39,10 @@ class PermutationLM(NextToken):
 
     Returns: logits, float (b, p, v) at the `masked_positions`, or (b, s, v) without them.
 
+    Raises:
+        ValueError: if the backbone has no `permutation_lm` head, a batch has `masked_positions` but no permutation, or
+            in training, a predicted token is visible to its own query.
+
     Example:
         >>> from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
         >>> from kerasbert.models import XLNet, XLNetConfig
@@ -139,6 +143,10 @@ class PermutationLM(NextToken):
         Returns: for each text, a list with one entry per mask token. Each entry is a list of dicts {"token": str,
             "score": probability, "id": token id}, with the most likely token first. For a single str, only the list of
             this text is returned.
+
+        Raises:
+            ValueError: if a text has no mask token within the maximum length, `top_k` is below 1, or the model has no
+                tokenizer.
         """
         return fill_mask(self, texts, top_k, self._hidden_masks)
 

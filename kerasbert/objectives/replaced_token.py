@@ -59,15 +59,18 @@ class ReplacedTokenDetection(AlternatingSteps):
         generator: a `MaskedLM`, or a backbone with a `masked_lm` head, or a folder with one of them.
         discriminator: a `Discriminator`, or a backbone with a `replaced_token` head, or a folder with one of them.
         discriminator_weight: weight of the discriminator's loss. Default: 50, or 1 if `objective` predicts tokens.
-        embedding_sharing: "shared": both models use and train the embeddings of the discriminator (ELECTRA).
-            "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
-            loss of the discriminator trains only the difference (DeBERTa-v3). If the discriminator is given as a
-            backbone, the difference starts at zero. Otherwise, its embeddings keep their values. "none": nothing is
-            shared. The given backbones are never changed. They are copied if necessary.
-        objective: what the discriminator predicts. "replaced_tokens": which tokens were replaced. The other objectives
-            are ablations in the paper (section 3.4). "replaced_slots": the same, but only at the masked positions
-            (ELECTRA 15%). "replace_mlm": the original tokens at the masked positions. "all_tokens_mlm": the original
-            tokens at all positions, with a copy mechanism.
+        embedding_sharing: how the models share embeddings. The given backbones are never changed. They are copied if
+            necessary.
+            - "shared": both models use and train the embeddings of the discriminator (ELECTRA).
+            - "disentangled": the discriminator adds a difference to the embeddings of the generator. Its loss trains
+              only the difference (DeBERTa-v3). If the discriminator is given as a backbone, the difference starts at
+              zero. Otherwise, its embeddings keep their values.
+            - "none": nothing is shared.
+        objective: what the discriminator predicts. All but the first are ablations in the paper (section 3.4).
+            - "replaced_tokens": which tokens were replaced.
+            - "replaced_slots": the same, but only at the masked positions (ELECTRA 15%).
+            - "replace_mlm": the original tokens at the masked positions.
+            - "all_tokens_mlm": the original tokens at all positions, with a copy mechanism.
         temperature: temperature of the sampling.
         seed: seed of the sampling. Training and evaluation have separate random states.
         tokenizer: a `Tokenizer` for text inputs. Default: the discriminator's tokenizer, or else the generator's.
@@ -75,10 +78,17 @@ class ReplacedTokenDetection(AlternatingSteps):
     Call:
         inputs: a batch with `masked_positions`.
 
-    Returns: a dict of `tokens` (b, p, v), the generator's logits, `sampled`, int32 (b, p), the sampled token ids, and,
-        depending on `objective`, `replaced` (b, s), the logits of the probability that a token was replaced, and
-        `originals` (b, p, v) or (b, s, v), the discriminator's logits of the original tokens. The targets y are the
-        original tokens at the masked positions, int32 (b, p).
+    Returns:
+        A dict of the outputs below. The last two depend on `objective`. The targets y are the original tokens at the
+            masked positions, int32 (b, p).
+            - `tokens` (b, p, v), the generator's logits.
+            - `sampled`, int32 (b, p), the sampled token ids.
+            - `replaced` (b, s), the logits of the probability that a token was replaced.
+            - `originals` (b, p, v) or (b, s, v), the discriminator's logits of the original tokens.
+
+    Raises:
+        ValueError: if `objective` or `embedding_sharing` is unknown, `temperature` is not above 0, the vocabularies of
+            the models differ, or one of them is no suitable objective, backbone or folder.
 
     Example:
         >>> from kerasbert.data import Corpus, ReplacedTokenBatches, Tokenizer
@@ -256,6 +266,10 @@ class ReplacedTokenDetection(AlternatingSteps):
             load_weights: whether to load the weights. False leaves them random.
             dtype: a Keras dtype policy. Default: the global one.
             **overrides: arguments of this class, and fields of both configs.
+
+        Raises:
+            FileNotFoundError: if there is no such folder or model.
+            ValueError: as in `MaskedLM.from_preset`, or if `engine` is given.
         """
         if overrides.pop("engine", None) is not None:
             raise ValueError(
@@ -290,6 +304,9 @@ class ReplacedTokenDetection(AlternatingSteps):
         Args:
             path: a folder, created if it does not exist.
             **options: see `Backbone.save_to_preset`.
+
+        Raises:
+            ValueError: if `max_shard_size` is no size.
         """
         halves = {"generator": self.generator, "discriminator": self.discriminator}
         if self.embedding_sharing == "disentangled":

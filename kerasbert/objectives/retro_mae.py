@@ -112,16 +112,16 @@ class RetroMAE(Objective):
     """Trains the output at the first token to be an embedding of the text (Xiao et al. 2022, arXiv 2205.12035).
 
     The encoder predicts masked tokens, as in masked language modeling. A decoder of one block then predicts every token
-    of the text. Its queries are the encoder's output h at the first token plus the embedding of each position; its keys
+    of the text. Its queries are the encoder's output h at the first token plus the embedding of each position. Its keys
     and values are h and the embeddings of the tokens that the position may see ("enhanced decoding"). The loss is the
     sum of both mean losses. With `bag_of_words_weight`, the words of the text are also predicted from the largest
     logits of the encoder at its tokens (DupMAE, Xiao et al. 2023, arXiv 2305.02564).
 
-    The decoder has the token embeddings and the head of the encoder. Saved folders do not contain it: they are those of
-    a `MaskedLM`, from which a `TextEmbedder` with pooling="cls" starts. The checkpoints of runs contain it.
+    The decoder has the token embeddings and the head of the encoder. Saved folders are folders of a `MaskedLM`, without
+    the decoder. A `TextEmbedder` with pooling="cls" starts from them. The checkpoints of runs contain the decoder.
 
     If the backbone has no table of position embeddings of width m, the decoder has one. If the family adds no positions
-    to the embeddings at all, it is also added to the keys and values.
+    to the embeddings at all, this table is also added to the keys and values.
 
     Args:
         backbone: an encoder with a `masked_lm` head.
@@ -134,6 +134,10 @@ class RetroMAE(Objective):
     Returns: a dict of the logits `tokens` (b, p, v) and `decoder` (b, s, v), and if it has a weight `bag_of_words`
         (b, v). Without `decoder_token_ids`, `decoder` is missing. The targets y are a dict of `tokens`, int32 (b, p),
         and `decoder`, int32 (b, s).
+
+    Raises:
+        ValueError: if the backbone is causal, does not predict masked tokens, or embeds a token with its neighbors, or
+            if `bag_of_words_weight` is below 0.
 
     Example:
         >>> from kerasbert.data import Corpus, RetroMAEBatches

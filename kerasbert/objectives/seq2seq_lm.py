@@ -19,10 +19,11 @@ from .scoring import answer_scores
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Seq2SeqLM(NextToken):
-    """Predicts each token of a target from the source and the preceding target tokens (Vaswani et al. 2017, section 3).
+    """Predicts each token of a target from the source and the preceding target tokens.
 
-    The decoder reads the start token followed by the targets, and the target y at each position is the next token.
-    Label smoothing and z-loss apply to training only. Evaluation, accuracy and perplexity use the plain cross-entropy.
+    Vaswani et al. 2017, arXiv 1706.03762, section 3. The decoder reads the start token followed by the targets. The
+    target y at each position is the next token. Label smoothing and z-loss apply to training only. Evaluation, accuracy
+    and perplexity use the plain cross-entropy.
 
     Args:
         backbone: an encoder-decoder with a `seq2seq_lm` head.
@@ -35,6 +36,10 @@ class Seq2SeqLM(NextToken):
         inputs: a batch with `token_ids` and `decoder_token_ids`.
 
     Returns: logits, float (b, t, v).
+
+    Raises:
+        ValueError: if the backbone has no `seq2seq_lm` head, `label_smoothing` is not from 0 to below 1, `z_loss` is
+            below 0, or `generation` has an unknown setting.
 
     Example:
         >>> from kerasbert.data import Tokenizer
@@ -97,7 +102,11 @@ class Seq2SeqLM(NextToken):
 
     @property
     def start_id(self) -> int:
-        """Id of the token with which the decoder starts."""
+        """Id of the token with which the decoder starts.
+
+        Raises:
+            ValueError: if the config has no `decoder_start_id`.
+        """
         found = self.backbone.config.decoder_start_id
         if found is None:
             raise ValueError(
@@ -171,6 +180,9 @@ class Seq2SeqLM(NextToken):
         Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
             tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
             single str, only the dict of this text is returned.
+
+        Raises:
+            ValueError: if `contexts` are missing or not one per text, a text is too long, or there is no tokenizer.
         """
         return answer_scores(self, texts, contexts, batch_size)
 

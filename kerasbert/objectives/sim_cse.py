@@ -22,9 +22,9 @@ class SimCSE(Objective):
     """Trains the output at the first token to be an embedding of the text (Gao, Yao, Chen 2021, arXiv 2104.08821).
 
     Every text is read twice in one batch, with different dropout. The loss is the cross-entropy of finding the second
-    embedding of a text among those of all texts, from cosine similarities divided by `temperature`. Embeddings pass
-    through a dense layer with tanh, which saved folders do not contain: they are those of the backbone, from which a
-    `TextEmbedder` with pooling="cls" starts.
+    embedding of a text among the second embeddings of all texts, from cosine similarities divided by `temperature`.
+    Embeddings pass through a dense layer with tanh. Saved folders contain only the backbone, without this layer. A
+    `TextEmbedder` with pooling="cls" starts from them.
 
     The backbone must have dropout, because otherwise both embeddings of a text are the same. For embeddings that are
     trained on pairs of texts, use a `TextEmbedder`.
@@ -39,6 +39,9 @@ class SimCSE(Objective):
 
     Returns: similarities, float32 (b, b), of the first embedding of each text with the second embedding of each text.
         The targets y, int32 (b,), are the index of each row.
+
+    Raises:
+        ValueError: if `temperature` is not above 0, or the backbone has no dropout.
 
     Example:
         >>> from kerasbert.data import Corpus, WholeTextBatches

@@ -15,10 +15,10 @@ from .objective import Objective, WeightedMean
 class SkipGram(Objective):
     """Skip-gram with negative sampling (Mikolov et al. 2013, arXiv 1310.4546, section 2.2).
 
-    For a word vector v, the loss is -log sigmoid(u v) for the context vector u of a nearby word, plus -log sigmoid(-u
-    v) for the context vector u of each random word. The word vectors are weights of the backbone, and the context
-    vectors are weights of the head. The loss of a batch is the mean over its rows. Batches are created by
-    `SkipGramBatches`.
+    For a word vector v, the loss is -log sigmoid(u v) for the context vector u of a nearby word, plus
+    -log sigmoid(-u v) for the context vector u of each random word. The word vectors are weights of the backbone. The
+    context vectors are weights of the head. The loss of a batch is the mean over its rows. `SkipGramBatches` creates
+    batches.
 
     Args:
         backbone: a `WordVectors`.
@@ -29,6 +29,9 @@ class SkipGram(Objective):
             followed by n random words.
 
     Returns: logits, float (b, 1 + n). The targets y are 1 for nearby words and 0 for random words.
+
+    Raises:
+        ValueError: if the backbone has no `skip_gram` head, or a batch has no `context_ids`.
 
     Example:
         >>> from kerasbert.data import Corpus, SkipGramBatches, Tokenizer

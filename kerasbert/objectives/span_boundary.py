@@ -44,6 +44,10 @@ class SpanBoundary(Objective):
 
     Returns: a dict of the logits `tokens` and `boundary`, float (b, p, v). The targets y are int32 (b, p), or a dict
         with such an array under each of these names.
+
+    Raises:
+        ValueError: if the backbone lacks one of the heads, or a batch lacks one of the inputs or has a `span_offset` of
+            `max_targets` or more.
     """
 
     SAVES = ("max_targets", "boundary_weight")

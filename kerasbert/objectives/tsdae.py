@@ -162,13 +162,13 @@ def _followed(cross, embedding, call):
 class TSDAE(Objective):
     """Trains the output at the first token to be an embedding of the text (Wang et al. 2021, arXiv 2104.06979).
 
-    The encoder reads what is left of a text when most of its words are deleted. A decoder predicts each token of the
-    whole text from the tokens before it and from the embedding, the encoder's output at the first token, which is the
-    only key of its cross-attention. The decoder has all weights of the encoder and of its masked LM head. Only the
-    cross-attention, one layer for each block of the encoder that has its own weights, is new.
+    The encoder reads what is left of a text when most of its words are deleted. Its output at the first token is the
+    embedding. A decoder predicts each token of the whole text from the tokens before it and from the embedding, which
+    is the only key of its cross-attention. The decoder has all weights of the encoder and of its masked LM head. Only
+    the cross-attention is new. It has one layer for each block of the encoder that has its own weights.
 
-    Saved folders do not contain the cross-attention: they are those of a `MaskedLM`, from which a `TextEmbedder` with
-    pooling="cls" starts. The checkpoints of runs contain it.
+    Saved folders are folders of a `MaskedLM`, without the cross-attention. A `TextEmbedder` with pooling="cls" starts
+    from them. The checkpoints of runs contain the cross-attention.
 
     Args:
         backbone: an encoder with a `masked_lm` head.
@@ -178,6 +178,10 @@ class TSDAE(Objective):
         inputs: a batch of `TSDAEBatches`.
 
     Returns: logits, float (b, t, v). The targets y are int32 (b, t).
+
+    Raises:
+        ValueError: if the backbone is causal, does not predict masked tokens, or has blocks without one attention layer
+            each. In training, if its layers are rematerialized.
 
     Example:
         >>> from kerasbert.data import Corpus, TSDAEBatches

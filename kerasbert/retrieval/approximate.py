@@ -10,7 +10,7 @@ from .search import Found, check_top_k, check_vectors, described, is_sparse, ord
 
 
 class ApproximateIndex:
-    """An index that is searched in less time than all documents take, and misses some of the best.
+    """An index that finds similar documents without comparing all of them, and may miss some of the best.
 
     Args:
         vectors: numpy float (n, m).
@@ -19,6 +19,10 @@ class ApproximateIndex:
         library: "faiss" or "usearch", each an extra of kerasbert. Both build a graph of neighbors (HNSW).
         connections: number of neighbors of a document. More find more, and take more memory.
         effort: number of documents that a search looks at. Default: four times `top_k`, at least 64.
+
+    Raises:
+        ValueError: if `library` or `similarity` is unknown, vectors are not dense and finite, or `ids` are not unique.
+        ImportError: if the library is not installed.
     """
 
     def __init__(
@@ -47,7 +51,12 @@ class ApproximateIndex:
         return np.ascontiguousarray(unit_rows(vectors) if self.similarity == "cosine" else vectors, "float32")
 
     def search(self, queries: np.ndarray, top_k: int | None = None) -> Found:
-        """Finds documents that are similar to queries, numpy float (a, m). See `search` for `top_k`."""
+        """Finds documents that are similar to queries, numpy float (a, m). See `search` for `top_k`.
+
+        Raises:
+            ValueError: if the vectors are not finite or have another width than the documents, or `top_k` is not from 1
+                to the number of documents.
+        """
         check_vectors(queries, "queries", self.similarity, np.empty((1, self.width)))
         top_k = check_top_k(top_k, self.size)
         numbers, scores = self._search(self._prepared(queries), top_k, self.effort or max(64, 4 * top_k))

@@ -9,15 +9,19 @@ from .search import Best, Found, check_top_k, order_of
 
 
 class BM25:
-    """Search by words: BM25 (Robertson, Zaragoza 2009) as Lucene computes it, by the library bm25s.
+    """Search by words: BM25 (Robertson, Zaragoza 2009) as Lucene computes it, with the library bm25s.
 
     Args:
         documents: the texts.
         ids: their ids, which order equal scores; see `search`.
         k1, b: how much repeated words count, and by how much long documents are discounted. The defaults are those
             of Anserini's baselines.
-        language: language of the stemmer ("english", "german", ...), and for English of the stop words, which do not
-            count. None compares words as they are.
+        language: language of the stemmer ("english", "german", ...). For English, stop words do not count, either. None
+            compares words as they are.
+
+    Raises:
+        ValueError: if `documents` is a single str or has no words, `ids` are not different, or `language` is unknown.
+        ImportError: if bm25s, or for a language its stemmer, is not installed.
 
     Example:
         >>> from kerasbert.retrieval import BM25
@@ -61,6 +65,9 @@ class BM25:
         """Finds the documents with words of the queries. Documents without any are not found.
 
         See `search` for `top_k`.
+
+        Raises:
+            ValueError: if `queries` is a single str, or `top_k` is not from 1 to the number of documents.
         """
         _check_list(queries, "queries")
         best = Best(len(queries), check_top_k(top_k, len(self.order)), self.order)

@@ -15,12 +15,15 @@ def document_scores(vectors, similarity):
 
 @dataclasses.dataclass(frozen=True)
 class MarginMSE(Loss):
-    """Squared error of the margins between the positive and the negatives (Hofstätter et al. 2020, 2010.02666).
+    """Squared error of the margins between the positive and the negatives.
 
         mean over i and k of ((sim(q_i, p_i) - sim(q_i, n_ik)) - margin_ik)^2
 
-    The labels are the teacher's margins, (b,) or (b, k), or its scores of the k + 1 documents, (b, k + 1). A
-    cross-encoder's scores are logits.
+    Paper: Hofstätter et al. 2020, arXiv 2010.02666. The labels are the teacher's margins, (b,) or (b, k), or its scores
+    of the k + 1 documents, (b, k + 1). A cross-encoder's scores are logits.
+
+    Raises:
+        ValueError: if `similarity` is unknown.
     """
 
     similarity: str = "dot"
@@ -53,9 +56,12 @@ class DistillKL(Loss):
 
     Args:
         temperature: of the student.
-        teacher_temperature: of the teacher. Default: that of the student.
+        teacher_temperature: of the teacher. Default: `temperature`.
         similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
         min_max: whether the student's scores are scaled to [0, 1] in each row, as in PyLate.
+
+    Raises:
+        ValueError: if `similarity` is unknown, or an option has the wrong type.
     """
 
     temperature: float = 1.0
@@ -90,6 +96,9 @@ class EmbeddingMSE(Loss):
 
     Args:
         metric: "mse", the mean over the components; "l2", the Euclidean distance; or "cosine", 1 - cosine similarity.
+
+    Raises:
+        ValueError: if `metric` is unknown.
     """
 
     metric: str = "mse"

@@ -23,6 +23,9 @@ class Collection:
         queries: {id: text}.
         relevant: {query: {document: grade}}. A grade above 0 is relevant.
 
+    Raises:
+        ValueError: if there are no documents, no query has a relevant document, or a judgment has an unknown id.
+
     Example:
         >>> from kerasbert.retrieval import Collection, retrieve
         >>> documents = {"d1": "The cat sat on the mat.", "d2": "A dog ran home."}
@@ -63,11 +66,13 @@ class Collection:
 def read_beir(folder: str | Path, split: str = "test") -> Collection:
     """Reads a folder in the form of BEIR (Thakur et al. 2021, arXiv 2104.08663).
 
-    `corpus.jsonl` has a document per line, {"_id", "title", "text"}, whose text is title and text with a space between
-    them; `queries.jsonl` has {"_id", "text"}; `qrels/SPLIT.tsv` has the judgments. The first two may end in .gz.
+    `corpus.jsonl` has a document per line, {"_id", "title", "text"}. The text of a document is title and text with a
+    space between them. `queries.jsonl` has {"_id", "text"}. `qrels/SPLIT.tsv` has the judgments. The first two may end
+    in .gz.
 
     Raises:
-        ValueError: for ids that occur twice, and judgments of ids that do not occur.
+        FileNotFoundError: if one of the files is missing.
+        ValueError: if a line has another form, an id occurs twice, or a judgment has an unknown id.
     """
     folder = Path(folder)
     documents = _texts(_file(folder, "corpus"), titled=True)
@@ -167,9 +172,16 @@ def evaluate_retrieval(
     cutoffs: Mapping[str, Sequence[int]] | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """Searches a collection, and returns the metrics of `metrics.retrieval`; the arguments are those of `retrieve`.
+    """Searches a collection, and returns the metrics of `metrics.retrieval`.
 
     A grade above 0 is relevant, and grades do not differ otherwise, as in sentence-transformers.
+
+    Args:
+        collection, first, second, top_k, batch_size: see `retrieve`.
+        cutoffs: see `metrics.retrieval`.
+
+    Raises:
+        ValueError: if `first` or `second` is no model of its stage, `top_k` is below 1, or a cutoff is unknown.
 
     Example:
         >>> import kerasbert
@@ -196,6 +208,11 @@ def retrieve(
         batch_size: texts per step.
 
     Returns: {query: {document: score}}, with the scores of the last stage.
+
+    Raises:
+        ValueError: if `first` is neither "bm25" nor an embedder, `second` is neither a reranker nor an embedder,
+            `top_k` is below 1, or the reranker gives several scores per pair.
+        ImportError: if "bm25" needs a package that is not installed.
     """
     if first != "bm25" and not is_embedder(first):
         raise ValueError(

@@ -14,14 +14,17 @@ class PairRules:
     """Which pairs of examples SetFit trains on (Tunstall et al. 2022, arXiv 2209.11055).
 
     Args:
-        sampling: "unique" takes every pair once; "oversampling" repeats the rarer kind until both are equally
-            frequent; "undersampling" takes as many of the other kind as of the rarer one.
+        sampling: "unique" takes every pair once. "oversampling" repeats the rarer kind until both are equally frequent.
+            "undersampling" takes as many of the other kind as of the rarer one.
         iterations: if given, there are `iterations` pairs of each kind for every example, repeated where there are too
             few, whatever `sampling` is. The paper has 20.
         limit: maximum number of pairs, half of each kind. Default: no limit.
         include_identical: whether an example forms a pair with itself, as in the `setfit` package. The paper has none
             of these pairs.
         seed: of the order of the pairs.
+
+    Raises:
+        ValueError: if `sampling` is unknown, `iterations` is below 1, or `limit` is below 2.
     """
 
     sampling: str = "oversampling"
@@ -85,7 +88,9 @@ def entailment_of(labels: Sequence[Any]) -> int:
 
 
 def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bool = False) -> np.ndarray:
-    """The probability of each candidate label, from whether a text entails its hypothesis (arXiv 1909.00161).
+    """The probability of each candidate label, from whether a text entails its hypothesis.
+
+    Yin, Hay, Roth 2019, arXiv 1909.00161.
 
     Args:
         logits: float (number of candidates, 3), of a model for natural language inference.
@@ -94,6 +99,9 @@ def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bo
             contradiction. The same holds for a single candidate.
 
     Returns: float (number of candidates,).
+
+    Raises:
+        ValueError: if the logits do not have a column for each label.
     """
     logits = np.asarray(logits, float)
     if logits.ndim != 2 or logits.shape[1] != len(labels) or not len(logits):

@@ -65,9 +65,9 @@ class Loss:
                 return step.mean(ops.where(error < 1, error**2 / 2, error - 0.5))
 
     Args:
-        chunk: number of examples that are encoded together. The encoder's activations are only kept for one chunk,
-            so that many rows fit into memory, while the loss sees all of them. The gradients do not change (GradCache:
-            Gao et al. 2021, arXiv 2101.06983). Default: the whole batch at once.
+        chunk: number of examples that are encoded together. The encoder's activations are only kept for one chunk, so
+            that many rows fit into memory. The loss is still computed from all rows, and the gradients do not change
+            (GradCache: Gao et al. 2021, arXiv 2101.06983). Default: the whole batch at once.
 
     Call:
         vectors: the columns, a sequence of float (b, m): anchors, positives, negatives. Late interaction has pairs of
@@ -77,6 +77,10 @@ class Loss:
         texts, seed, number, layer: see `Step`.
 
     Returns: float32 scalar.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value, `chunk` is below 1, or examples have another
+            number of texts. When a subclass is defined, if a loss in another module has the same name.
     """
 
     chunk: int | None = dataclasses.field(default=None, kw_only=True)
@@ -122,7 +126,11 @@ class Loss:
     # === Data ===
 
     def check_columns(self, columns: int) -> None:
-        """Raises a ValueError unless examples may have this number of texts."""
+        """Checks the number of texts of an example.
+
+        Raises:
+            ValueError: if the loss does not take this number of texts.
+        """
         if not self.min_texts <= columns <= (self.max_texts or columns):
             wanted = str(self.min_texts) if self.min_texts == self.max_texts else f"{self.min_texts} or more"
             if self.max_texts and self.max_texts > self.min_texts:
@@ -134,17 +142,25 @@ class Loss:
         return self.compares_rows
 
     def check_texts(self, texts: Any, batch_size: int) -> None:
-        """Raises a ValueError for examples from which the loss cannot learn.
+        """Checks that the loss can learn from examples.
 
         Args:
             texts: a list of tuples of texts.
             batch_size: number of examples in a batch.
+
+        Raises:
+            ValueError: if the number of texts is wrong. For a loss that compares examples, if there is one per batch,
+                or all are equal.
         """
         self.check_columns(len(texts[0]))
         check_texts(self, texts, batch_size)
 
     def read_labels(self, y: Any, rows: int, columns: int) -> np.ndarray | None:
-        """Converts the labels of `rows` examples of `columns` texts to an array, or raises a ValueError."""
+        """Converts the labels of `rows` examples of `columns` texts to an array.
+
+        Raises:
+            ValueError: if labels are missing, not wanted, or of another kind or shape than the loss reads.
+        """
         if self.targets is None:
             if y is not None:
                 raise ValueError(f"{self.name} has no labels besides the texts. Received: y. Leave it out.")
@@ -182,7 +198,11 @@ class Loss:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a loss from the result of `config`."""
+        """Creates a loss from the result of `config`.
+
+        Raises:
+            ValueError: if the config is invalid, or belongs to another class.
+        """
         loss = loss_of(config)
         if not isinstance(loss, cls):
             raise ValueError(f"The config must be that of a {cls.__name__}. Received: {config!r:.80}.")
@@ -199,6 +219,9 @@ def loss_of(objective: Any) -> Loss:
     Args:
         objective: a loss; or its name, such as "CoSENT" or "ranking"; or a dict of its `name` and options, such as
             {"name": "CoSENT", "scale": 20.0}.
+
+    Raises:
+        ValueError: if the name or an option is unknown, an option is missing, or its value is invalid.
     """
     if isinstance(objective, Loss):
         return objective

@@ -18,8 +18,8 @@ LAYOUTS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
 class NegativeRules:
     """Which documents are negatives of a query.
 
-    The candidates are the most similar documents. Of those that pass the limits, the first `range_min` are left out,
-    and the others up to `range_max` are chosen from. s is the lowest score of the query's positives.
+    The candidates are the most similar documents that pass the limits. The first `range_min` candidates are left out.
+    The negatives are chosen from the others, up to `range_max`. s is the lowest score of the query's positives.
 
     Args:
         num_negatives: number of negatives per query.
@@ -29,6 +29,10 @@ class NegativeRules:
         relative_margin: documents with a score above s - relative_margin * |s| are left out.
         max_score, min_score: limits of the scores.
         sampling: "top" for the most similar documents, or "random".
+
+    Raises:
+        ValueError: if `num_negatives` is below 1, `range_min` is below 0, `range_max` leaves fewer candidates than
+            `num_negatives`, or `sampling` is unknown.
     """
 
     num_negatives: int = 3
@@ -111,15 +115,15 @@ def mine_hard_negatives(
         rules: which documents are negatives.
         layout: "triplet": (query, positive, negative). "n-tuple": (query, positive, negative, ...), for queries with
             all negatives only. "labeled-pair": (query, document, 1 or 0). "labeled-list": (query, documents, labels).
-        reranker: a `Reranker`, or a function that returns the scores of pairs. Its scores replace those of the model if
-            the rules have limits on scores, or `with_scores`.
+        reranker: a `Reranker`, or a function of pairs. Its scores replace the model's `with_scores` or score limits.
         include_positives: whether the positives are candidates, too. This needs the layout "n-tuple".
         with_scores: whether triplets and n-tuples end with the list of the scores of their documents, and labels are
             scores. They are the targets of `MarginMSE` and `DistillKL`.
-        seed: of random choices.
-        batch_size: texts per step.
+        seed, batch_size: the seed of random choices, and the number of texts per step.
 
     Returns: a list of tuples, in the order of the first occurrence of the queries.
+
+    Raises: ValueError if a pair is not two str, or `layout`, `reranker`, or the vectors of `model` are not suitable.
 
     Example:
         >>> import kerasbert

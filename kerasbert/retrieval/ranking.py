@@ -13,12 +13,13 @@ HARDNESS = ("in_batch_negatives", "hard_negatives", "all_negatives")
 
 @dataclasses.dataclass(frozen=True)
 class MultipleNegatives(Loss):
-    """Cross-entropy of the positive among all documents of the batch (InfoNCE; Henderson et al. 2017, 1705.00652).
+    """Cross-entropy of the positive among all documents of the batch (InfoNCE).
 
         mean_i [ log sum_j exp(scale sim(a_i, d_j)) - scale sim(a_i, p_i) ]
 
-    The documents are the positives and the negatives of all rows. With the same text as anchor and positive, whose
-    vectors differ by dropout, it is SimCSE (Gao, Yao, Chen 2021, arXiv 2104.08821).
+    The documents are the positives and the negatives of all rows. Paper: Henderson et al. 2017, arXiv 1705.00652. With
+    the same text as anchor and positive, whose vectors differ by dropout, it is SimCSE (Gao, Yao, Chen 2021, arXiv
+    2104.08821).
 
     Args:
         scale: factor of the similarities, the inverse of the temperature. Sparse and late-interaction models use 1.
@@ -28,11 +29,15 @@ class MultipleNegatives(Loss):
             compares p_i with all anchors.
         partition: "joint" takes one sum over all directions. "per_direction" takes the mean of one loss per direction,
             for "query_to_doc" with "doc_to_query".
-        hardness: which documents get the logit + hardness_strength * similarity, without gradient, so that similar
-            ones count more: "in_batch_negatives" (of other rows), "hard_negatives" (of the row) or "all_negatives"
-            (Lan et al. 2025, arXiv 2503.04812). Default: none.
+        hardness: which documents get the logit + hardness_strength * similarity, so that similar ones count more (Lan
+            et al. 2025, arXiv 2503.04812). The addition has no gradient. The documents are "in_batch_negatives" (of
+            other rows), "hard_negatives" (of the row) or "all_negatives". Default: none.
         hardness_strength: the factor.
         mask_duplicates: whether texts that equal the row's own positive are left out, where the texts are known.
+
+    Raises:
+        ValueError: if `similarity`, `partition` or `hardness` is unknown, `directions` lack query_to_doc, or the
+            partition does not fit the directions.
 
     Example:
         >>> from kerasbert.retrieval import MultipleNegatives
@@ -121,6 +126,9 @@ class GIST(Loss):
         margin: an amount, or with `relative`, a share of the guide's similarity of anchor and positive.
         relative: whether the margin is a share.
         contrast_anchors, contrast_positives: whether the anchors, and the positives, of other rows are negatives, too.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     temperature: float = 0.01
@@ -153,9 +161,14 @@ class GIST(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class MegaBatchMargin(Loss):
-    """Margins on the positive and on the most similar positive of another row (Wieting, Gimpel 2018, 1711.05732).
+    """Margins on the positive and on the most similar positive of another row.
 
     mean_i [ max(0, positive_margin - cos(a_i, p_i)) + max(0, max_{j != i} cos(a_i, p_j) - negative_margin) ]
+
+    Paper: Wieting, Gimpel 2018, arXiv 1711.05732.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     positive_margin: float = 0.8

@@ -41,11 +41,14 @@ class ScoreLoss(Loss):
         return self.call(scores, labels, Step(weights, **step))
 
     def check_labels(self, labels: np.ndarray | None, counts: Sequence[int] | None = None) -> None:
-        """Raises a ValueError if labels differ nowhere, so that nothing but a constant can be learned from them.
+        """Checks that labels differ somewhere, because otherwise only a constant can be learned from them.
 
         Args:
             labels: the result of `read_labels`.
-            counts: the number of documents of each query, if the labels are those of lists.
+            counts: the number of documents of each query, for the labels of lists.
+
+        Raises:
+            ValueError: if all labels, or for lists the labels of every query, are equal.
         """
         if self.targets in COMPARED:
             check_differences(self, labels, counts)
@@ -60,6 +63,9 @@ class BinaryCrossEntropy(ScoreLoss):
 
     Args:
         positive_weight: w.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     positive_weight: float = 1.0
@@ -74,7 +80,11 @@ class BinaryCrossEntropy(ScoreLoss):
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropy(ScoreLoss):
-    """-mean_i log softmax(s_i)[y_i], for scores of classes, (b, n), and class numbers y."""
+    """-mean_i log softmax(s_i)[y_i], for scores of classes, (b, n), and class numbers y.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
+    """
 
     max_texts, targets = 2, "classes"
     of_classes = True
@@ -85,7 +95,11 @@ class CrossEntropy(ScoreLoss):
 
 @dataclasses.dataclass(frozen=True)
 class MeanSquaredError(ScoreLoss):
-    """mean_i (s_i - y_i)^2, such as for the logits of another cross-encoder."""
+    """mean_i (s_i - y_i)^2, such as for the logits of another cross-encoder.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
+    """
 
     max_texts, targets = 2, "values"
 
@@ -95,7 +109,13 @@ class MeanSquaredError(ScoreLoss):
 
 @dataclasses.dataclass(frozen=True)
 class ScoreMarginMSE(ScoreLoss):
-    """`MarginMSE` for scores (b, 1 + k) of the positive and the negatives (Hofstätter et al. 2020, 2010.02666)."""
+    """`MarginMSE` for scores (b, 1 + k) of the positive and the negatives.
+
+    Hofstätter et al. 2020, arXiv 2010.02666.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
+    """
 
     min_texts, targets = 3, "margins"
 
@@ -119,6 +139,9 @@ class SampledNegatives(ScoreLoss):
         count: number of random documents of other rows; None for all of them.
         scale: factor of the activated scores.
         activation: "sigmoid", which bounds the logits to [0, scale], or "identity".
+
+    Raises:
+        ValueError: if `activation` is unknown, or an option has the wrong type.
     """
 
     count: int | None = 4
@@ -176,6 +199,9 @@ class ListNet(ScoreLoss):
     """Cross-entropy of the distributions of labels and scores: -mean_q sum softmax(y_q) log softmax(s_q).
 
     Paper: Cao et al. 2007.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     is_list, targets = True, "relevance"
@@ -195,6 +221,9 @@ class ListMLE(ScoreLoss):
     Args:
         keep_order: whether the documents are given in the right order, rather than sorted by their labels. The labels
             are then not needed.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     keep_order: bool = True
@@ -227,7 +256,11 @@ class ListMLE(ScoreLoss):
 
 @dataclasses.dataclass(frozen=True)
 class PListMLE(ListMLE):
-    """`ListMLE` with weights that fall with the rank: 2^(n - i) - 1, divided by their sum (Lan et al. 2014)."""
+    """`ListMLE` with weights that fall with the rank: 2^(n - i) - 1, divided by their sum (Lan et al. 2014).
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
+    """
 
     def ranks_weights(self, rank, count):
         weights = ops.where(rank <= count, 2.0 ** (count - rank) - 1, 0.0)
@@ -244,10 +277,14 @@ class LambdaLoss(ScoreLoss):
 
         sum over y_i > y_j of w_ij (-log2 sigmoid(sigma (s_i - s_j))) / number of pairs in the batch
 
-    With D_r = log2(1 + r) of the rank r by score and the gains G = (2^max(0, y) - 1) / IDCG, the weights are 1 for
-    "none" (RankNet); G_i / D_i for "ndcg1", over all pairs; |1 / D_d - 1 / D_{d+1}| |G_i - G_j|, where d = |r_i - r_j|,
-    for "ndcg2"; |1 / D_i - 1 / D_j| |G_i - G_j| for "lambda_rank"; and mu times the third plus the fourth for
-    "ndcg2pp".
+    D_r = log2(1 + r) is the discount of the rank r by score. The gains are G = (2^max(0, y) - 1) / IDCG. The weights of
+    each `weighting` are:
+
+    - "none" (RankNet): 1
+    - "ndcg1": G_i / D_i, over all pairs
+    - "ndcg2": |1 / D_d - 1 / D_{d+1}| |G_i - G_j|, where d = |r_i - r_j|
+    - "lambda_rank": |1 / D_i - 1 / D_j| |G_i - G_j|
+    - "ndcg2pp": mu times the weight of "ndcg2", plus the weight of "lambda_rank"
 
     Args:
         weighting: a name from `WEIGHTINGS`.
@@ -255,6 +292,9 @@ class LambdaLoss(ScoreLoss):
         sigma: slope of the sigmoid.
         log: "binary" or "natural".
         mu: see above.
+
+    Raises:
+        ValueError: if `weighting` or `log` is unknown, or an option has the wrong type.
 
     Example:
         >>> from kerasbert.retrieval import LambdaLoss
@@ -315,7 +355,11 @@ class LambdaLoss(ScoreLoss):
 
 @dataclasses.dataclass(frozen=True)
 class RankNet(LambdaLoss):
-    """`LambdaLoss` without weights: the logistic loss of all pairs in the wrong order (Burges et al. 2005)."""
+    """`LambdaLoss` without weights: the logistic loss of all pairs in the wrong order (Burges et al. 2005).
+
+    Raises:
+        ValueError: as in `LambdaLoss`.
+    """
 
     weighting: str = "none"
 
@@ -330,6 +374,9 @@ class ADRMSE(ScoreLoss):
 
     Args:
         alpha: slope of the sigmoid.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     alpha: float = 1.0

@@ -16,6 +16,9 @@ class CosineSimilarity(Loss):
     """Squared error of the cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084): mean_i (cos(u_i, v_i) - y_i)^2
 
     For STS-B, divide the scores by 5.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     max_texts = 2
@@ -42,6 +45,9 @@ class CoSENT(Loss):
         scale: factor of the similarities.
         similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
 
+    Raises:
+        ValueError: if `similarity` is unknown, or an option has the wrong type.
+
     Example:
         >>> from kerasbert.retrieval import CoSENT
         >>> from kerasbert.tasks import TextEmbedder
@@ -67,9 +73,13 @@ class CoSENT(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class AnglE(Loss):
-    """`CoSENT` with the angle between the vectors, read as complex ones, as similarity (Li, Li 2023, 2309.12871).
+    """`CoSENT` with the angle between the vectors, read as complex numbers, as similarity.
 
-    Without labels, examples are (anchor, positive, negatives): pairs with the positive count 1, the others 0.
+    Li, Li 2023, arXiv 2309.12871. Without labels, examples are (anchor, positive, negatives): pairs with the positive
+    have the label 1, the others 0.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     scale: float = 20.0
@@ -105,6 +115,9 @@ class Contrastive(Loss):
     Args:
         margin: the distance beyond which pairs with label 0 add nothing.
         distance: a name from `similarity.DISTANCES`. "cosine" is 1 - cosine similarity.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
     """
 
     margin: float = 0.5
@@ -125,6 +138,9 @@ class OnlineContrastive(Loss):
 
     Hard are similar pairs that are further apart than the closest other pair, and other pairs that are closer than the
     furthest similar pair. If there is only one kind, its mean distance takes the place of the missing bound.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
     """
 
     margin: float = 0.5
@@ -152,10 +168,15 @@ def _bound(function, kind, opposite, distance, nothing):
 
 @dataclasses.dataclass(frozen=True)
 class PairClasses(Loss):
-    """Cross-entropy of a linear layer on [u; v; |u - v|], which is used in training only (arXiv 1908.10084).
+    """Cross-entropy of a linear layer on [u; v; |u - v|], which is used in training only.
+
+    Reimers, Gurevych 2019, arXiv 1908.10084.
 
     Args:
         labels: the names of the classes, or their number.
+
+    Raises:
+        ValueError: if `labels` are not different names of one type.
     """
 
     labels: Any = 3

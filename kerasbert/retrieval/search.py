@@ -25,7 +25,15 @@ class Found(NamedTuple):
     scores: np.ndarray
 
     def named(self, queries: Sequence[str], ids: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Returns {query: {document: score}}, as `metrics.retrieval` takes it."""
+        """Returns {query: {document: score}}, as `metrics.retrieval` takes it.
+
+        Args:
+            queries: the ids of the queries.
+            ids: the ids of the documents.
+
+        Raises:
+            ValueError: if the number of queries is not the number of results.
+        """
         found: dict[str, dict[str, float]] = {}
         for query, numbers, scores in zip(queries, self.numbers.tolist(), self.scores.tolist(), strict=True):
             found[query] = {ids[n]: score for n, score in zip(numbers, scores, strict=True) if n >= 0}
@@ -49,15 +57,17 @@ def search(
         queries, documents: vectors of an embedder: numpy (n, m); scipy CSR (n, m); or lists of arrays (tokens, m).
         top_k: number of documents to find for each query, at most the number of documents. Default: 10, or all
             documents if there are fewer.
-        similarity: "cosine", "dot", "euclidean" or "manhattan" (negative distances); for lists "max_sim" or
-            "mean_max_sim"; or a function from a queries and b documents to scores (a, b), such as the `similarity` of
-            an embedder.
+        similarity: "cosine", "dot", "euclidean" or "manhattan", the last two as negative distances. For lists, it is
+            "max_sim" or "mean_max_sim". A function from a queries and b documents to scores (a, b), such as the
+            `similarity` of an embedder, is accepted, too.
         ids: the ids of the documents.
         memory: bytes of the scores, of texts or of their tokens, that are computed at once.
 
     Returns: a `Found`, with `numbers` and `scores` (queries, top_k) of the best documents, the best first.
 
-    Raises: ValueError if the widths of the vectors differ, or `top_k` is above the number of documents.
+    Raises:
+        ValueError: if vectors are empty, not finite, or of different kinds or widths, `top_k` is not from 1 to the
+            number of documents, `similarity` is unknown or does not return scores (a, b), or `ids` are not different.
 
     Example:
         >>> import numpy as np

@@ -22,7 +22,7 @@ def splade_pooling(logits: Any, mask: Any = None, strategy: str = "max", activat
 
         max or sum over tokens of log(1 + relu(logits))
 
-    Papers: Formal et al. 2021, arXiv 2107.05720 ("sum") and 2109.10086 ("max").
+    Papers: Formal et al. 2021, arXiv 2107.05720 ("sum") and arXiv 2109.10086 ("max").
 
     Args:
         logits: float (b, s, v).
@@ -31,6 +31,9 @@ def splade_pooling(logits: Any, mask: Any = None, strategy: str = "max", activat
         activation: "relu" is the formula. "log1p_relu" applies the logarithm twice, as in OpenSearch's doc-v3 models.
 
     Returns: float32 (b, v), at least 0.
+
+    Raises:
+        ValueError: if `strategy` or `activation` is unknown.
     """
     if strategy not in STRATEGIES or activation not in ACTIVATIONS:
         raise ValueError(
@@ -50,7 +53,9 @@ def activated(logits: Any, activation: str = "relu") -> Any:
 
 
 def flops(vectors: Any, weights: Any = None, threshold: int | None = None) -> Any:
-    """sum over words of (mean over texts of the weight)^2, the number of operations of a search (2004.05665).
+    """The number of operations of a search: the sum over words of (mean over texts of the weight)^2.
+
+    Paria et al. 2020, arXiv 2004.05665.
 
     Args:
         vectors: float (b, v), at least 0.
@@ -72,10 +77,10 @@ def flops(vectors: Any, weights: Any = None, threshold: int | None = None) -> An
 
 @dataclasses.dataclass(frozen=True)
 class Splade(Wrapper):
-    """loss + document_weight FLOPS(documents) + query_weight FLOPS(queries) (Formal et al. 2021, 2107.05720).
+    """loss + document_weight FLOPS(documents) + query_weight FLOPS(queries).
 
-    The first column are the queries, the others the documents. Losses inside use dot products with a scale of 1, such
-    as MultipleNegatives(scale=1, similarity="dot").
+    Paper: Formal et al. 2021, arXiv 2107.05720. The first column contains the queries, the others the documents. Losses
+    inside use dot products with a scale of 1, such as MultipleNegatives(scale=1, similarity="dot").
 
     Args:
         loss: a loss, or its name.
@@ -83,6 +88,9 @@ class Splade(Wrapper):
         document_threshold, query_threshold: see `flops`.
         warmup: number of updates in which the factors rise from 0. The usual number is a third of all updates.
         schedule: how they rise: "quadratic", "linear", or "constant" for no rise.
+
+    Raises:
+        ValueError: if `schedule` or `loss` is unknown, `loss` has a layer of its own, or an option has the wrong type.
 
     Example:
         >>> from kerasbert.retrieval import MultipleNegatives, Splade

@@ -13,8 +13,11 @@ class Triplet(Loss):
     """mean_i max(0, D(a_i, p_i) - D(a_i, n_i) + margin) (Schroff et al. 2015, arXiv 1503.03832).
 
     Args:
-        margin: how much further than the positive the negative should be. The default is that of Sentence-BERT.
+        margin: how much further than the positive the negative should be. Sentence-BERT has the same default.
         distance: a name from `similarity.DISTANCES`. "cosine" is 1 - cosine similarity.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
     """
 
     margin: float = 1.0
@@ -49,13 +52,18 @@ def _hardest(distance, vectors, labels, step):
 
 @dataclasses.dataclass(frozen=True)
 class BatchHard(Loss):
-    """The furthest text of the class, and the closest of another, of every text (Hermans et al. 2017, 1703.07737).
+    """Compares the furthest text of the same class with the closest text of another class, for every text.
 
         mean_i max(0, max_same D_ij - min_other D_ij + margin)
+
+    Paper: Hermans et al. 2017, arXiv 1703.07737.
 
     Args:
         margin: see `Triplet`.
         distance: a name from `similarity.DISTANCES`.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
     """
 
     margin: float = 5.0
@@ -72,7 +80,11 @@ class BatchHard(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class BatchHardSoftMargin(Loss):
-    """`BatchHard` with log(1 + exp(x)) in place of max(0, x + margin) (Hermans et al. 2017, arXiv 1703.07737)."""
+    """`BatchHard` with log(1 + exp(x)) in place of max(0, x + margin) (Hermans et al. 2017, arXiv 1703.07737).
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
+    """
 
     distance: str = "euclidean"
 
@@ -90,6 +102,9 @@ class BatchSemiHard(Loss):
     """All pairs of a class, each with the closest text of another class that is further away (arXiv 1503.03832).
 
     If no text of another class is further away, the furthest of them is used.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
     """
 
     margin: float = 5.0
@@ -112,7 +127,11 @@ class BatchSemiHard(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class BatchAll(Loss):
-    """The mean of max(0, D(a, p) - D(a, n) + margin) over all triplets of the batch for which it is above 0."""
+    """The mean of max(0, D(a, p) - D(a, n) + margin) over all triplets of the batch for which it is above 0.
+
+    Raises:
+        ValueError: if `distance` is unknown, or an option has the wrong type.
+    """
 
     margin: float = 5.0
     distance: str = "euclidean"

@@ -63,6 +63,10 @@ class Matryoshka(Wrapper):
         weights: a weight for each. Default: 1.
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
 
+    Raises:
+        ValueError: if `dims` are missing, equal or below 1, `weights` are not one per length, or `loss` is unknown or
+            has a layer of its own. In training, if a length exceeds the width of the vectors.
+
     Example:
         >>> from kerasbert.retrieval import Matryoshka, MultipleNegatives
         >>> from kerasbert.tasks import TextEmbedder
@@ -112,12 +116,12 @@ LAYER_WEIGHTS = {
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveLayer(Wrapper):
-    """A loss on the vectors of the last layer and of earlier ones, so that layers can be left out (2402.14776).
+    """A loss on the vectors of the last layer and of earlier ones, so that layers can be left out.
 
         a loss(last) + b mean_i w_i loss(layer i) + c sum_i t KL(softmax(last / t) || softmax(layer i / t))
 
     The distributions are over the components of a vector, and the last layer has no gradient there. With a
-    `Matryoshka` inside, it is the 2D Matryoshka loss (Li et al. 2024).
+    `Matryoshka` inside, it is the 2D Matryoshka loss (Li et al. 2024, arXiv 2402.14776).
 
     Args:
         loss: a loss, or its name.
@@ -128,6 +132,9 @@ class AdaptiveLayer(Wrapper):
 
     Call:
         vectors: the columns, each float (b, l, m), with one vector per layer, the last layer at the end.
+
+    Raises:
+        ValueError: if `weighting` or `loss` is unknown, or `loss` has a layer of its own.
     """
 
     layers_per_step: int | None = 1
@@ -174,7 +181,10 @@ class GlobalOrthogonal(Loss):
 
         mean over columns of mean_weight M_1^2 + second_moment_weight max(0, M_2 - 1 / m)
 
-    M_1 and M_2 are the means of the cosine similarity of different rows and of its square, m is the width.
+    M_1 and M_2 are the means of the cosine similarity of different rows and of its square. m is the width.
+
+    Raises:
+        ValueError: if an option has the wrong type or an unknown value.
     """
 
     mean_weight: float = 1.0

@@ -229,11 +229,19 @@ class Embedder(Task):
         raise NotImplementedError
 
     def embed_queries(self, texts: str | Sequence[str], batch_size: int = 32) -> Any:
-        """Like `embed`, with the prompt "query", if there is one."""
+        """Like `embed`, with the prompt "query", if there is one.
+
+        Raises:
+            ValueError: if a text is no str, or the model has no tokenizer.
+        """
         return self.embed(texts, batch_size, self.prompts.for_queries)
 
     def embed_documents(self, texts: str | Sequence[str], batch_size: int = 32) -> Any:
-        """Like `embed`, with the prompt "document", "passage" or "corpus", if there is one."""
+        """Like `embed`, with the prompt "document", "passage" or "corpus", if there is one.
+
+        Raises:
+            ValueError: if a text is no str, or the model has no tokenizer.
+        """
         return self.embed(texts, batch_size, self.prompts.for_documents)
 
     def similarity(self, queries: Any, documents: Any) -> np.ndarray:
@@ -243,6 +251,9 @@ class Embedder(Task):
             queries, documents: results of `embed` for several texts, float (a, m) and (b, m).
 
         Returns: numpy float32 (a, b). Distances are negated.
+
+        Raises:
+            ValueError: if the vectors of queries and documents have different widths.
         """
         queries, documents = np.atleast_2d(queries), np.atleast_2d(documents)
         if queries.shape[1] != documents.shape[1]:

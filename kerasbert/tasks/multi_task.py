@@ -46,6 +46,9 @@ class MultiTask(Trainable):
 
     Returns: {name: outputs of that task's model}; tasks whose batch has no rows are omitted.
 
+    Raises:
+        ValueError: if there are no tasks, a name contains / or a dot, a class is unknown, or its arguments are invalid.
+
     Example:
         >>> from kerasbert.tasks import MultiTask
         >>> names = {"task": "TokenClassifier", "labels": ["O", "B-PER"]}
@@ -111,6 +114,9 @@ class MultiTask(Trainable):
         Args:
             optimizer: a Keras optimizer. Default: that of `fit` without `compile`.
             loss_weights: {name of a task: weight of its loss}. Default: 1.
+
+        Raises:
+            ValueError: if `loss` or `metrics` is given, or `loss_weights` has the name of no task.
         """
         unknown = set(loss_weights or {}) - set(self.tasks)
         if unknown or loss is not None or metrics is not None:
@@ -174,6 +180,9 @@ class MultiTask(Trainable):
             **kwargs: other arguments of `fit`, such as `shuffle`, `seed`, `callbacks` and `verbose`.
 
         Returns: the Keras `History`, with the loss and the metrics of each task.
+
+        Raises:
+            ValueError: if `y` is given, `x` does not have data for every task, or data do not fit their task.
         """
         if y is not None:
             raise ValueError("Targets must be passed together with their texts, as {name: (x, y)}. Received: y.")
@@ -191,11 +200,19 @@ class MultiTask(Trainable):
         return super().fit(x, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x: Any = None, batch_size: int = 32, **kwargs: Any) -> Any:
-        """Like Keras's `evaluate`, with `x` in the format of `fit`."""
+        """Like Keras's `evaluate`, with `x` in the format of `fit`.
+
+        Raises:
+            ValueError: if `x` has the name of no task, or data do not fit their task.
+        """
         return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
 
     def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
-        """Computes the outputs of tasks: {name: inputs of the task} -> {name: outputs of the task}."""
+        """Computes the outputs of tasks: {name: inputs of the task} -> {name: outputs of the task}.
+
+        Raises:
+            ValueError: if `x` has the name of no task, or data do not fit their task.
+        """
         self._check_names(x)
         return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
 

@@ -29,18 +29,18 @@ from .vector_layers import Dense, VectorLayer, VectorLayers, token_layers, width
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MultiVectorEmbedder(Embedder):
-    """Maps a text to one vector per token; texts are compared by MaxSim (ColBERT: Khattab, Zaharia 2020, 2004.12832).
+    """Maps a text to one vector per token, for late interaction (ColBERT).
 
-    The score of a query and a document is the sum over the query's tokens of the largest dot product with a token of
-    the document. Queries and documents differ in their prompts, lengths, and in which tokens are scored; see
-    `TokenRules`. Prompts are also added in training, where the first text of an example is the query, and the others
-    are documents.
+    Khattab, Zaharia 2020, arXiv 2004.12832. Texts are compared by MaxSim: the score of a query and a document is the
+    sum over the query's tokens of the largest dot product with a token of the document. Queries and documents differ in
+    their prompts, in their lengths, and in which tokens are scored; see `TokenRules`. Prompts are also added in
+    training, where the first text of an example is the query, and the others are documents.
 
     Args:
         backbone: an encoder.
-        projection: number of components of a vector, to which a dense layer without bias maps the hidden states, before
-            they are scaled to length 1. Or a list of layers: [Dense(128, "identity", bias=False), Normalize()]; see
-            `tasks.Dense` and `Normalize`.
+        projection: number of components of a vector. A dense layer without bias maps the hidden states to them, and
+            the vectors are then scaled to length 1. A list of layers, such as [Dense(128, "identity", bias=False),
+            Normalize()], is accepted, too; see `tasks.Dense` and `Normalize`.
         tokens: `TokenRules`, or a dict of its fields.
         similarity: "max_sim", or "mean_max_sim", which divides the score by the number of the query's tokens.
         max_length: maximum number of tokens per text, where `tokens` has no other. Default: the maximum length of the
@@ -53,11 +53,15 @@ class MultiVectorEmbedder(Embedder):
 
     Call:
         inputs: a batch of documents, or with `token_ids` (b, c, s), of examples with a query and c - 1 documents.
-            `lengths` includes the tokens of a query's expansion. `attended`, bool (b, s), is False at those to which no
-            token attends.
+            `lengths` includes the tokens of a query's expansion. `attended`, bool (b, s), is False at tokens to which
+            no token attends.
 
     Returns: a dict of `vectors`, float32 (b, s, m) or (b, c, s, m), and `scored`, bool (b, s) or (b, c, s), True at the
         tokens that are scored.
+
+    Raises:
+        ValueError: if `similarity`, `tokens` or a layer is unknown, the objective does not compare token vectors, the
+            expansion exceeds the positions of the backbone, or the tokenizer lacks its token or pads on the left.
 
     Example:
         >>> from kerasbert.tasks import MultiVectorEmbedder
@@ -238,11 +242,18 @@ class MultiVectorEmbedder(Embedder):
             prompt: the name of one of the prompts. Default: the default of `prompts`.
 
         Returns: numpy float32 (tokens, m) with the vectors of the scored tokens, or a list of them.
+
+        Raises:
+            ValueError: if a text is no str, `prompt` has the name of no prompt, or the model has no tokenizer.
         """
         return self._embed(texts, batch_size, prompt, query=False)
 
     def embed_queries(self, texts: str | Sequence[str], batch_size: int = 32) -> Any:
-        """Computes the token vectors of queries, with their prompt, length and expansion; see `embed`."""
+        """Computes the token vectors of queries, with their prompt, length and expansion; see `embed`.
+
+        Raises:
+            ValueError: if a text is no str, or the model has no tokenizer.
+        """
         return self._embed(texts, batch_size, self.prompts.for_queries, query=True)
 
     def _embed(self, texts, batch_size, prompt, query):
@@ -274,6 +285,9 @@ class MultiVectorEmbedder(Embedder):
             queries, documents: results of `embed_queries` and `embed_documents`: lists of float (tokens, m).
 
         Returns: numpy float32 (a, b). A document without scored tokens has the score -1e9.
+
+        Raises:
+            ValueError: if the vectors are no arrays (tokens, m), or have different widths.
         """
         return max_sim_of_texts(queries, documents, mean=self.similarity_name == "mean_max_sim")
 
@@ -289,6 +303,10 @@ class MultiVectorEmbedder(Embedder):
             batch_size: see `embed`.
 
         Returns: a list of {"index": place in `documents`, "score": float, "text": the document}.
+
+        Raises:
+            ValueError: if `query` or a document is no str, `documents` is a single str, `top_k` is below 1, or the
+                model has no tokenizer.
         """
         if not isinstance(query, str):
             raise ValueError(f"`query` must be a str. Received: {query!r:.60}.")

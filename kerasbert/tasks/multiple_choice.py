@@ -35,6 +35,9 @@ class MultipleChoice(Task):
 
     Returns: logits, float (b, c).
 
+    Raises:
+        ValueError: if `max_length` exceeds the positions of the backbone, or the backbone has no `choice` head.
+
     Example:
         >>> from kerasbert.tasks import MultipleChoice
         >>> model = MultipleChoice.from_preset("bert_mini_en")
@@ -102,7 +105,11 @@ class MultipleChoice(Task):
         return self.bucketed_batches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     def encode_labels(self, labels):
-        """Checks the indices of the correct choices, and converts them to int32 (n,)."""
+        """Checks the indices of the correct choices, and converts them to int32 (n,).
+
+        Raises:
+            ValueError: if they are not integers, one per example.
+        """
         labels = np.asarray(values_of(labels, "targets"))
         wrong = np.flatnonzero(~np.isfinite(labels) | (labels % 1 != 0)) if labels.dtype.kind in "iufb" else [0]
         if labels.ndim != 1 or len(wrong):
@@ -126,6 +133,9 @@ class MultipleChoice(Task):
 
         Returns: a dict {"choice", "text", "score", "scores"} for each example: index, text and probability of the best
             choice, and the probabilities of all choices.
+
+        Raises:
+            ValueError: if an example is no such tuple of str, has fewer than two choices, or there is no tokenizer.
         """
         examples = self.examples_of(read_texts(examples, "choose", "a tuple (context, choices)"))
         if isinstance(examples, tuple):

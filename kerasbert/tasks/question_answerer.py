@@ -36,6 +36,9 @@ class QuestionAnswerer(Task):
 
     Returns: {"start": logits, "end": logits}, each float (b, s).
 
+    Raises:
+        ValueError: if `max_length` exceeds the positions of the backbone, or the backbone has no `span` head.
+
     Example:
         >>> from kerasbert.tasks import QuestionAnswerer
         >>> model = QuestionAnswerer.from_preset("bert_mini_en", max_length=64, stride=16)
@@ -132,11 +135,17 @@ class QuestionAnswerer(Task):
                 computes the best threshold, which is often slightly below 0. Default: the answer is never empty.
             batch_size: number of windows per batch.
 
-        Returns: a dict {"text", "start", "stop", "score", "logit", "null_odds"} for each question. `text` is
-            `context[start:stop]`, `score` is its probability among the 20 best spans and, with `null_threshold`, the
-            empty answer; `logit` is the sum of its start and end logits, and `null_odds` is the logit of the empty
-            answer minus the logit of the best span. If `n_best` is above 1, a list of these dicts, best first. An
-            empty answer has the text "", and start and stop are 0.
+        Returns:
+            A dict {"text", "start", "stop", "score", "logit", "null_odds"} for each question. If `n_best` is above 1, a
+                list of these dicts, best first. An empty answer has the text "", and start and stop are 0.
+                - `text` is `context[start:stop]`.
+                - `score` is its probability among the 20 best spans and, with `null_threshold`, the empty answer.
+                - `logit` is the sum of its start and end logits.
+                - `null_odds` is the logit of the empty answer minus the logit of the best span.
+
+        Raises:
+            ValueError: if an input is no pair of a question and a context, a context is empty, `n_best` is below 1, a
+                question leaves no space for its context within `max_length`, or the model has no tokenizer.
         """
         questions = self.examples_of(read_texts(questions, "answer", "a pair (question, context)"))
         if isinstance(questions, tuple):

@@ -30,25 +30,30 @@ from .task import Task, as_rows, check_texts_together, label_names, with_stored_
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Reranker(Task):
-    """A cross-encoder: reads a query and a document together, and scores the pair (Nogueira, Cho 2019, 1901.04085).
+    """A cross-encoder: reads a query and a document together, and scores the pair.
 
-    `from_preset` reads any sequence classifier, and the folders of sentence-transformers' `CrossEncoder`, which
-    `save_to_preset` writes. In training, an example is a pair; or a query, its positive and negatives; or a query with
-    a list of documents of any number, (query, [documents]).
+    Nogueira, Cho 2019, arXiv 1901.04085. `from_preset` reads any sequence classifier, and the folders of
+    sentence-transformers' `CrossEncoder`. `save_to_preset` writes such folders. In training, an example has one of
+    three forms:
+
+    - a pair (query, document)
+    - a query, its positive and negatives
+    - a query with a list of any number of documents, (query, [documents])
 
     Args:
         backbone: a backbone with a `classifier` head.
-        labels: the names of the outputs, or their number. Rerankers have one, and models of natural language inference
-            one per class.
+        labels: the names of the outputs, or their number. Rerankers have one output. Models of natural language
+            inference have one per class.
         activation: the function of the outputs that `score` applies: a name from `activations.ACTIVATIONS`. Losses have
             their own. Default: "sigmoid" for one output, "identity" for several.
         max_length: maximum number of tokens per pair. Longer pairs are truncated, the longer text first. Default: the
             maximum length of the tokenizer and the backbone.
         lowercase: whether texts are converted to lower case before tokenization.
-        prompts: {name: text to put before the query}; or a `Prompts`, which also says which of them `score` and `rank`
-            use by default. In training, and in `predict`, there are none.
-        objective: the loss of `fit`: a `ScoreLoss` of `kerasbert.retrieval`, such as LambdaLoss(k=10), or its name, or
-            a dict of its name and options. Default: BinaryCrossEntropy for one output, CrossEntropy for several.
+        prompts: {name: text to put before the query}. A `Prompts` also says which of them `score` and `rank` use by
+            default. In training, and in `predict`, there are none.
+        objective: the loss of `fit`. It is a `ScoreLoss` of `kerasbert.retrieval`, such as LambdaLoss(k=10), or its
+            name, or a dict of its name and options. Default: BinaryCrossEntropy for one output, CrossEntropy for
+            several.
         classifier_dropout: dropout rate before the output layer. Default: the rate in the backbone's config.
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
@@ -57,6 +62,10 @@ class Reranker(Task):
             documents.
 
     Returns: the scores before the activation, float32 (b, number of outputs), or for lists (b, c).
+
+    Raises:
+        ValueError: if `activation` is unknown, `labels` are not different names, `objective` is no loss on scores or
+            does not fit the number of outputs, or the backbone has no `classifier` head.
 
     Example:
         >>> from kerasbert.tasks import Reranker
@@ -156,7 +165,11 @@ class Reranker(Task):
     def compile(
         self, optimizer: str | keras.optimizers.Optimizer | None = None, loss: Any = None, **kwargs: Any
     ) -> None:
-        """Like Keras's `compile`. The loss is the `objective` of the model."""
+        """Like Keras's `compile`. The loss is the `objective` of the model.
+
+        Raises:
+            ValueError: if a `loss` is given.
+        """
         if loss is not None:
             raise ValueError(
                 "The loss of a Reranker is its `objective`. Received: a `loss`. Use Reranker(..., objective=...); a "
@@ -229,6 +242,10 @@ class Reranker(Task):
 
         Returns: numpy float32 (b, number of outputs) for pairs; (b, c) for lists of at most c documents, with zeros in
             the places without a document.
+
+        Raises:
+            ValueError: if an example has another form, a query has no documents, lists are passed to a model with
+                several outputs, or the model has no tokenizer.
         """
         x = self.examples_of(x)
         if not is_text(x) or all(len(example) == 2 and isinstance(example[1], str) for example in x):
@@ -263,6 +280,9 @@ class Reranker(Task):
 
         Returns: numpy float32 (number of pairs,), or for several outputs (number of pairs, outputs). For a single pair,
             its score.
+
+        Raises:
+            ValueError: if a pair is not two str, `prompt` has the name of no prompt, or the model has no tokenizer.
         """
         before = self.prompts.text(prompt)
         pairs = self.examples_of(read_texts(pairs, "score", "a pair (query, document)"))
@@ -297,6 +317,10 @@ class Reranker(Task):
             batch_size, prompt: as in `score`.
 
         Returns: a dict {"index", "score", "text"} for each document: its place in `documents`, its score and itself.
+
+        Raises:
+            ValueError: if the model has several outputs, `query` or a document is no str, `documents` is a single str,
+                `top_k` is below 1, or `prompt` has the name of no prompt.
         """
         if len(self.labels) > 1:
             raise ValueError(f"`rank` needs one score per pair. Received: a model with {len(self.labels)} outputs.")

@@ -31,17 +31,21 @@ HEADS = {"logistic": fit_logistic, "dense": fit_dense}
 class SetFit:
     """Learns to classify texts from about 8 examples per label (Tunstall et al. 2022, arXiv 2209.11055).
 
-    `fit` first trains the embedder on pairs of examples, which are similar if they have the same label, and then a
-    linear classifier on the vectors. The folders of the `setfit` package are written. Those that it writes contain the
-    classifier as a pickle, which can run any code, and are not read.
+    `fit` first trains the embedder on pairs of examples, which are similar if they have the same label. Then it trains
+    a linear classifier on the vectors. `save_to_preset` writes folders that the `setfit` package reads. Folders that
+    `setfit` writes are not read, because they contain the classifier as a pickle, which can run any code.
 
     Args:
         embedder: a `TextEmbedder` whose objective has pairs with scores, such as "cosine", the paper's.
         labels: the label names, or their number; see `TextClassifier`.
         problem: `"classes"` (each text has one label) or `"labels"` (each text has any number of labels).
-        strategy: for problem="labels", `"one-vs-rest"` and `"multi-output"`, which classify each label by itself and
-            are the same, or `"classifier-chain"`, in which the answers for the labels before are inputs as well.
+        strategy: for problem="labels". `"one-vs-rest"` and `"multi-output"` are the same: they classify each label by
+            itself. In a `"classifier-chain"`, the answers for the labels before are inputs as well.
         normalize: whether the classifier reads vectors that are scaled to length 1.
+
+    Raises:
+        ValueError: if `embedder` is no `TextEmbedder`, `problem` or `strategy` is unknown, or `labels` are not two or
+            more different names.
 
     Example:
         >>> from kerasbert.tasks import SetFit
@@ -100,6 +104,11 @@ class SetFit:
                 a linear layer trained by gradient descent.
             head_options: arguments of `LogisticRegression`, such as {"C": 10.0}, or of `linear_head.fit_dense`.
             verbose: as in Keras, for the training of the embedder.
+
+        Raises:
+            ValueError: if the numbers of texts and targets differ, a label is unknown, all or no examples have a label,
+                the objective has no pairs with scores, `head` is unknown, or `"dense"` is used with a classifier chain.
+            ImportError: if `"logistic"` needs scikit-learn, which is not installed.
         """
         if head not in HEADS:
             raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: {head!r:.80}.")
@@ -152,7 +161,11 @@ class SetFit:
     # === Prediction ===
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-        """Computes the probability of each label, float64 (number of texts, number of labels)."""
+        """Computes the probability of each label, float64 (number of texts, number of labels).
+
+        Raises:
+            ValueError: if a text is no str, or the model has not been trained.
+        """
         return self._trained_head().probabilities(self._vectors(list(read_texts(texts, "probabilities")), batch_size))
 
     @overload
@@ -170,6 +183,9 @@ class SetFit:
 
         Returns: a dict for each text, as `TextClassifier.classify` returns it: {"label", "score", "scores"}, or with
             problem="labels" {"labels", "scores"}, the labels with a probability above 0.5.
+
+        Raises:
+            ValueError: if a text is no str, or the model has not been trained.
         """
         texts = read_texts(texts, "classify")
         if isinstance(texts, str):
@@ -198,6 +214,10 @@ class SetFit:
 
         Args:
             path: the folder, created if it does not exist.
+
+        Raises:
+            ValueError: if the model has not been trained.
+            ImportError: if scikit-learn is not installed.
         """
         head, folder = self._trained_head(), Path(path)
         estimator, dump = head.to_sklearn(), required("joblib", "metrics").dump
@@ -225,6 +245,11 @@ class SetFit:
             path, objective, **overrides: see `TextEmbedder.from_preset`.
             labels, problem, strategy, normalize: see the class, for a new model. A model that has been saved has its
                 own.
+
+        Raises:
+            FileNotFoundError: if there is no such folder or model.
+            ValueError: if a new model has no `labels`, `labels` are given for a saved model, the classifier is only
+                stored as a pickle, or the files of the classifier are invalid.
         """
         is_folder = Path(path).is_dir() or str(path).startswith("hf://")
         folder = find_folder(path, overrides.get("revision"), overrides.get("token")) if is_folder else None

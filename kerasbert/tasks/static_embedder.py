@@ -30,9 +30,9 @@ class StaticEmbedder(TextEmbedder):
     """Maps texts to the means of the vectors of their tokens, which are looked up in a table.
 
     Training with `MultipleNegatives` in a `Matryoshka` gives vectors for search that a CPU computes 100 to 400 times as
-    fast as those of a small encoder (Aarsen 2025, "Train 400x faster static embedding models"). The table is random,
-    that of trained `WordVectors`, or distilled from an encoder by `distil`. `from_preset` and `save_to_preset` read and
-    write folders of sentence-transformers; `from_preset` also reads those of model2vec.
+    fast as the vectors of a small encoder (Aarsen 2025, "Train 400x faster static embedding models"). The table is
+    random, or comes from trained `WordVectors`, or is distilled from an encoder by `distil`. `from_preset` and
+    `save_to_preset` read and write folders of sentence-transformers. `from_preset` also reads folders of model2vec.
 
     Args:
         backbone: a `WordVectors`.
@@ -49,6 +49,10 @@ class StaticEmbedder(TextEmbedder):
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
 
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim); 0 for texts without tokens.
+
+    Raises:
+        ValueError: if `backbone` is no `WordVectors`, a layer or `objective` is unknown, or `max_length` or
+            `truncate_dim` is below 1.
 
     Example:
         >>> from kerasbert.data import Tokenizer
@@ -108,9 +112,9 @@ class StaticEmbedder(TextEmbedder):
     ) -> Self:
         """Creates a static embedder whose vector of a token is that of an encoder for the token alone.
 
-        The vectors are projected onto their principal components. Frequent tokens get smaller weights, a / (a + p),
-        where p is the probability of a token by Zipf's law: the ids of a vocabulary are taken for the ranks of its
-        tokens. Sources: Tulkens and van Dongen 2024, model2vec; Arora et al. 2017 (SIF).
+        The vectors are projected onto their principal components. Frequent tokens get smaller weights, a / (a + p).
+        Here, p is the probability of a token by Zipf's law, where the ids of a vocabulary are taken for the ranks of
+        its tokens. Sources: Tulkens and van Dongen 2024, model2vec; Arora et al. 2017 (SIF).
 
         Args:
             encoder: an embedder with a tokenizer.
@@ -118,6 +122,9 @@ class StaticEmbedder(TextEmbedder):
             rarity: a, or None for equal weights.
             batch_size: number of tokens that are encoded together.
             **arguments: those of this class, such as `objective`.
+
+        Raises:
+            ValueError: if the encoder has no tokenizer, or an argument is invalid.
         """
         tokenizer = encoder.require_tokenizer()
         template = [item for item, _ in tokenizer.template()]
@@ -151,6 +158,9 @@ class StaticEmbedder(TextEmbedder):
             prompt: the name of one of the prompts. Default: the default of `prompts`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
+
+        Raises:
+            ValueError: if a text is no str, `prompt` has the name of no prompt, or the model has no tokenizer.
         """
         if isinstance(texts, str):
             return self.embed([texts], batch_size, prompt)[0]

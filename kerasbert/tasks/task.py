@@ -44,12 +44,14 @@ class Task(Trainable):
     ) -> None:
         """Like Keras's `compile`, but losses and metrics are means weighted by `sample_weight`.
 
-        The default optimizer is that of `fit` without `compile`, not Keras's AdamW, whose rate of 0.001 is too high for
-        a pretrained encoder.
+        The default optimizer is the one of `fit` without `compile`. It is not Keras's AdamW, whose rate of 0.001 is too
+        high for a pretrained encoder.
 
         The weights are needed because the last batch of a pass is padded with rows of weight 0. Keras losses and
-        metrics do not need `from_logits=True`, and labels may be integers, names or one-hot rows; see
-        `standard_losses`.
+        metrics do not need `from_logits=True`. Labels may be integers, names or one-hot rows; see `standard_losses`.
+
+        Raises:
+            ValueError: if a Keras loss does not fit the outputs of the task, such as a binary loss for several classes.
         """
         problem = getattr(self, "problem", "classes")
         if loss is not None:

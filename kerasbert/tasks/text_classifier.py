@@ -28,7 +28,9 @@ _PROBLEMS = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextClassifier(Task):
-    """Predicts a label, several labels or a score for a text or a pair of texts (Devlin et al. 2018, section 4.1).
+    """Predicts a label, several labels or a score for a text or a pair of texts.
+
+    Devlin et al. 2018, arXiv 1810.04805, section 4.1.
 
     Args:
         backbone: a backbone with a `classifier` head.
@@ -38,11 +40,11 @@ class TextClassifier(Task):
             (regression with one output).
         max_length: maximum number of tokens per row; longer texts are truncated. Default: the maximum length of the
             backbone, at most 512.
-        answer_steps: if given, an `AnswerNetwork` with this many steps replaces the head of the family, for pairs of
-            texts (hypothesis, premise). MT-DNN uses 5.
+        answer_steps: if given, an `AnswerNetwork` with this many steps replaces the head of the family. It reads pairs
+            of texts (hypothesis, premise). MT-DNN uses 5.
         classifier_dropout: dropout rate before the output layer. Default: the rate in the backbone's config.
-        features: if given, the backbone is frozen, and its hidden states, averaged over the tokens, are the features of
-            a `FeatureHead`. "mix", "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. To train the
+        features: "mix", "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. If given, the backbone is
+            frozen. Its hidden states, averaged over the tokens, are the features of a `FeatureHead`. To train the
             backbone as well, set `model.trains_backbone = True` before `compile`.
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
@@ -50,6 +52,11 @@ class TextClassifier(Task):
         inputs: a batch.
 
     Returns: logits, float (b, number of labels), or the score, float (b, 1).
+
+    Raises:
+        ValueError: if `problem` or `features` is unknown, `labels` are not two or more different names, `max_length`
+            exceeds the positions of the backbone, `answer_steps` is combined with another problem or with `features`,
+            or the backbone has no `classifier` head.
 
     Example:
         >>> from kerasbert.tasks import TextClassifier
@@ -160,6 +167,9 @@ class TextClassifier(Task):
                 With problem="score", a number for each text.
 
         Returns: int32 (n,), float32 (n, number of labels), or float32 (n, 1) for scores.
+
+        Raises:
+            ValueError: if a label is unknown, a row does not have one value per label, or a score is not finite.
         """
         if self.problem == "score":
             return encoded_scores(labels)
@@ -219,6 +229,9 @@ class TextClassifier(Task):
         Returns: a dict for each text. With problem="classes", {"label", "score", "scores"}: the best label, its
             probability, and {label: probability}. With problem="labels", {"labels", "scores"}: the labels with a
             probability above 0.5, and {label: probability}. With problem="score", {"score"}.
+
+        Raises:
+            ValueError: if an input is neither a str nor a pair of str, or the model has no tokenizer.
         """
         texts = read_texts(texts, "classify", "a text or a pair")
         texts = self.examples_of(texts)

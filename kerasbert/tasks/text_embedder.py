@@ -31,30 +31,30 @@ class TextEmbedder(Embedder):
     """Maps texts to vectors that can be compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
 
     Mean pooling includes [CLS] and [SEP], but not padding. `from_preset` and `save_to_preset` read and write
-    sentence-transformers folders; for any other folder of an encoder, the default is mean pooling.
+    sentence-transformers folders. For any other folder of an encoder, the default is mean pooling.
 
     Args:
         backbone: an encoder.
-        pooling: "cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken", or a list of these, whose
-            vectors are concatenated. In the list, layers before the names are applied to the hidden states of the
-            tokens, and layers after them to the vectors: ["mean", Dense(128), LayerNorm()]. The layers are `Dense`,
-            `LayerNorm`, `Normalize` and `Dropout`.
+        pooling: "cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken". The vectors of a list of
+            these are concatenated. A list may also have layers: ["mean", Dense(128), LayerNorm()]. Layers before the
+            names are applied to the hidden states of the tokens, and layers after them to the vectors. The layers are
+            `Dense`, `LayerNorm`, `Normalize` and `Dropout`.
         normalize: whether the vectors are scaled to length 1; short for a `Normalize` at the end of `pooling`.
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
         lowercase: whether texts are converted to lower case before tokenization.
-        prompts: {name: text to put before each text}, such as {"query": "query: "}; or a `Prompts`, which also says
-            which of them `embed` uses by default.
-        objective: the training objective of `fit`, whose examples are tuples of texts: a loss of
+        prompts: {name: text to put before each text}, such as {"query": "query: "}. A `Prompts` also says which of them
+            `embed` uses by default.
+        objective: the training objective of `fit`, whose examples are tuples of texts. It is a loss of
             `kerasbert.retrieval`, such as CoSENT(scale=20), or its name, or a dict of its name and options. Short names
-            are "ranking" (MultipleNegatives), "cosine" (CosineSimilarity), "triplet" and "classes" (PairClasses). Its
-            docstring says how many texts an example has, and what `y` is. Default: no objective. `compile` then
-            requires a loss on the vectors.
+            are "ranking" (MultipleNegatives), "cosine" (CosineSimilarity), "triplet" and "classes" (PairClasses). The
+            docstring of the loss says how many texts an example has, and what `y` is. Default: no objective. `compile`
+            then requires a loss on the vectors.
         truncate_dim: if given, vectors consist of their first `truncate_dim` components (Kusupati et al. 2022, arXiv
-            2205.13147), which are not normalized again, as in sentence-transformers.
+            2205.13147). As in sentence-transformers, they are not normalized again.
         tokenizer: a `Tokenizer`, which is required for text inputs.
-        **kwargs: `name`, `dtype`, and `similarity`, which says how `similarity` compares vectors: "cosine" (the
-            default), "dot", or the negated distances "euclidean" and "manhattan".
+        **kwargs: `name`, `dtype` and `similarity`. The last is how the method `similarity` compares vectors: "cosine"
+            (the default), "dot", or the negated distances "euclidean" and "manhattan".
 
     Call:
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts. `prompt_lengths`, int (b,), is the number
@@ -63,6 +63,10 @@ class TextEmbedder(Embedder):
     Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim` and layers, the dimension is
         the hidden size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each
         layer, (b, c, layers + 1, embedding_dim).
+
+    Raises:
+        ValueError: if `pooling`, `objective` or `similarity` is unknown, `max_length` or `truncate_dim` is below 1, or
+            an `AdaptiveLayer` needs hidden states that the backbone does not return.
 
     Example:
         >>> from kerasbert.tasks import TextEmbedder
@@ -165,6 +169,9 @@ class TextEmbedder(Embedder):
             prompt: the name of one of the prompts. Default: the default of `prompts`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
+
+        Raises:
+            ValueError: if a text is no str, `prompt` has the name of no prompt, or the model has no tokenizer.
         """
         if isinstance(texts, str):
             return self.embed([texts], batch_size, prompt)[0]

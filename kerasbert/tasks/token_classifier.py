@@ -44,8 +44,8 @@ class TokenClassifier(Task):
             such as BIO: O, B-PER, I-PER, ...
         max_length: maximum number of tokens per row; longer sentences are split into windows. Default: the maximum
             length of the backbone, at most 512.
-        features: if given, the backbone is frozen, and its hidden states are the features of a `FeatureHead`. "mix",
-            "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. To train the backbone as well, set
+        features: "mix", "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. If given, the backbone is
+            frozen, and its hidden states are the features of a `FeatureHead`. To train the backbone as well, set
             `model.trains_backbone = True` before `compile`.
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
@@ -53,6 +53,10 @@ class TokenClassifier(Task):
         inputs: a batch. Targets are int32 (b, s); tokens without a label have sample_weight 0.
 
     Returns: logits, float (b, s, number of labels).
+
+    Raises:
+        ValueError: if `labels` are not different names of one type, `max_length` exceeds the positions of the backbone,
+            `features` is unknown, or the backbone has no `tagger` head.
 
     Example:
         >>> from kerasbert.tasks import TokenClassifier
@@ -143,7 +147,11 @@ class TokenClassifier(Task):
         return batches
 
     def encode_labels(self, labels):
-        """Converts lists of label names or indices to lists of int32 arrays; encoded arrays are returned unchanged."""
+        """Converts lists of label names or indices to lists of int32 arrays; encoded arrays are returned unchanged.
+
+        Raises:
+            ValueError: if a sentence has no list of labels, or a label is unknown.
+        """
         labels = self.targets_of(labels)
         if isinstance(labels, np.ndarray):
             return labels
@@ -169,6 +177,9 @@ class TokenClassifier(Task):
 
         Returns: (`TaggedRows`, list with a float64 array (words, labels) for each sentence). The logits of words
             without tokens are NaN. Words within a token of another word have the logits of that word.
+
+        Raises:
+            ValueError: if a sentence is neither a str nor a list of words, or the model has no tokenizer.
         """
         rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, widths=Widths(self.max_length))
@@ -195,6 +206,9 @@ class TokenClassifier(Task):
             `text[start:stop]`; for a list, they are word indices. A word without tokens (only control characters) gets
             the label O, or the first label if there is no O, and score 0. A word within a token of another word
             continues the label of that word. For example, two ideographs in one token can be B-LOC and I-LOC.
+
+        Raises:
+            ValueError: if a sentence is neither a str nor a list of words, or the model has no tokenizer.
         """
         sentences = read_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):

@@ -14,13 +14,18 @@ ROLES = ("query", "document")
 
 @dataclasses.dataclass(frozen=True)
 class QueryExpansion:
-    """Fills queries with a token whose vectors are scored, too (Khattab, Zaharia 2020, section 3.2).
+    """Fills queries with a token whose vectors are scored, too.
+
+    Khattab, Zaharia 2020, arXiv 2004.12832, section 3.2.
 
     Args:
         length: number of tokens that every query has at least.
         strategy: "fixed": longer queries are truncated to `length`, as in the paper. "min": they keep their tokens.
         attend: whether tokens attend to the added ones. By default, only the added tokens attend to the others.
         token: the token that is added. Default: the mask token, or the end token of tokenizers without one.
+
+    Raises:
+        ValueError: if a value has the wrong type, `length` is below 1, or `strategy` is unknown.
     """
 
     length: int
@@ -37,7 +42,11 @@ class QueryExpansion:
             )
 
     def token_id(self, tokenizer: Tokenizer) -> int:
-        """Returns the id of the token that is added. Raises a ValueError if the tokenizer does not have it."""
+        """Returns the id of the token that is added.
+
+        Raises:
+            ValueError: if the tokenizer does not have the token.
+        """
         if self.token is None:
             found = tokenizer.eos_id if tokenizer.mask_id is None else tokenizer.mask_id
         else:
@@ -60,6 +69,10 @@ class TokenRules:
         skip_words: tokens that are read but not scored, such as punctuation.
         skip_in: in which texts they are not scored: some of "query" and "document".
         keep_ids: ids of the only tokens of documents that are scored. Default: all.
+
+    Raises:
+        ValueError: if a value has the wrong type, a length is below 1, `skip_in` has another name, or `query_length` is
+            below the length of the expansion.
     """
 
     query_length: int | None = None

@@ -52,6 +52,9 @@ class Dense(VectorLayer):
         activation: a name such as "identity", "tanh", "gelu" or "sigmoid"; see `activations.ACTIVATIONS`.
         bias: whether there is a b.
         residual: whether x is added.
+
+    Raises:
+        ValueError: if `activation` is unknown, `units` is not from 1 to 1,000,000, or a value has the wrong type.
     """
 
     units: int
@@ -99,6 +102,9 @@ class Dropout(VectorLayer):
 
     Args:
         rate: probability that a component is set to 0.
+
+    Raises:
+        ValueError: if `rate` is not a number of at least 0 and below 1.
     """
 
     of_tokens = False

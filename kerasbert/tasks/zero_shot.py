@@ -26,6 +26,9 @@ class ZeroShotClassifier:
             begins with "entail", or else the last one, with a warning.
         template: the hypothesis, in which {} stands for the label.
 
+    Raises:
+        ValueError: if `model` is no `TextClassifier` with problem="classes", or `template` has no place for the label.
+
     Example:
         >>> from kerasbert.tasks import TextClassifier, ZeroShotClassifier
         >>> nli = TextClassifier.from_preset("bert_mini_en", labels=["entailment", "contradiction"])
@@ -60,6 +63,10 @@ class ZeroShotClassifier:
         Args:
             path, **overrides: see `TextClassifier.from_preset`.
             template: see the class.
+
+        Raises:
+            FileNotFoundError: if there is no such folder or model.
+            ValueError: as in `TextClassifier.from_preset`, or if `template` has no place for the label.
         """
         return cls(TextClassifier.from_preset(path, **overrides), template)
 
@@ -96,13 +103,18 @@ class ZeroShotClassifier:
         Args:
             texts: a str, or a list of str.
             labels: the candidates, different str.
-            multi_label: whether any number of labels may be right. Each label then has a probability of its own, that
-                of entailment rather than contradiction, and so has a single candidate.
+            multi_label: whether any number of labels may be right. Each label then has a probability of its own, which
+                is the probability of entailment rather than contradiction. A single candidate is treated in the same
+                way.
             template: the hypothesis. Default: that of the classifier.
             batch_size: number of pairs per batch.
 
         Returns: a dict for each text, as `TextClassifier.classify` returns it: {"label", "score", "scores"}, or with
             `multi_label` {"labels", "scores"}, the labels with a probability above 0.5.
+
+        Raises:
+            ValueError: if a text is no str, `labels` are empty or not different, `template` has no place for the label,
+                or the model has no tokenizer.
         """
         texts = read_texts(texts, "classify")
         labels, template = _checked_labels(labels), self.template if template is None else template

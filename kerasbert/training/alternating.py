@@ -13,7 +13,7 @@ class AlternatingOptimizers(keras.optimizers.Optimizer):
     """Two optimizers for `ReplacedTokenDetection`: each batch updates the generator first, then the discriminator.
 
     The loss of the discriminator is computed after the update of the generator, so that it reads the updated
-    embeddings, but for the tokens that the generator sampled before the update (He, Gao, Chen 2021, arXiv 2111.09543,
+    embeddings. Its tokens are those that the generator sampled before the update (He, Gao, Chen 2021, arXiv 2111.09543,
     and the official code). Each optimizer has its own moments, clipping, schedule, and for float16 its own loss scale.
     With a single optimizer instead, the sum of both losses is minimized in one step.
 
@@ -24,6 +24,9 @@ class AlternatingOptimizers(keras.optimizers.Optimizer):
         generator, discriminator: the two optimizers, or names of Keras optimizers. They must have the same
             `gradient_accumulation_steps`.
         name: name of the pair. Default: a unique one.
+
+    Raises:
+        ValueError: if both optimizers are the same one, or their `gradient_accumulation_steps` differ.
     """
 
     def __init__(

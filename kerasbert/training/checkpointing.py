@@ -41,7 +41,8 @@ class Checkpoints(RunCallback):
 
     If several processes train one model together, all need the folder. If each process has all weights, the first one
     writes and all read. If variables are divided among devices, each process writes its parts while the next steps are
-    computed (`orbax.checkpoint`). Both kinds of checkpoints can be resumed with any number of processes and devices.
+    computed, with `orbax.checkpoint`. Both kinds of checkpoints can be resumed with any number of processes and
+    devices.
 
     Args:
         folder: the folder of the run, the same for all of its processes; created if missing. For variables that are
@@ -55,6 +56,12 @@ class Checkpoints(RunCallback):
     Attributes:
         log: the run's `RunLog`, whose rows are saved in every checkpoint.
         saved_log: the `log.state()` of the restored checkpoint, or None.
+
+    Raises:
+        ValueError: if `keep` is below 1. In `fit`, if the folder has checkpoints of a run with another recipe, backend
+            or model, all are damaged, or the model was not restored from them.
+        OSError: in `fit`, if a checkpoint cannot be written, or the disk has too little space for one.
+        TrainingDiverged: in `fit`, if a variable is not finite. This state is not saved.
 
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches
@@ -100,6 +107,10 @@ class Checkpoints(RunCallback):
         """Loads the newest intact checkpoint into `model` and its optimizer.
 
         Returns: the step of the checkpoint, or 0 if there is none.
+
+        Raises:
+            ValueError: if the model is not built and compiled, all checkpoints are damaged, or they belong to a run
+                with another recipe, backend or model.
         """
         if getattr(model, "optimizer", None) is None or not model.built:
             raise ValueError(
@@ -134,6 +145,9 @@ class Checkpoints(RunCallback):
             last: how many checkpoints to average; `keep` must be at least as large.
 
         Returns: the steps of these checkpoints.
+
+        Raises:
+            ValueError: if `last` is below 1 or above the number of checkpoints.
         """
         self._complete()
         steps = self._good_steps()[-last:]
@@ -228,6 +242,10 @@ class Checkpoints(RunCallback):
         """Writes a checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
 
         If there are several processes, all must call it.
+
+        Raises:
+            TrainingDiverged: if a variable is not finite. Nothing is saved.
+            OSError: if the checkpoint cannot be written.
         """
         variables = run_variables(model) | (metric_variables(model) if within_epoch else {})
         divided = is_divided(variables.values())

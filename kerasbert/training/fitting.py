@@ -38,9 +38,9 @@ class Fitting(UserData, Programs):
         """Configures the model for training, as Keras's `compile` does.
 
         Args:
-            optimizer: a Keras optimizer. Default: that of `fit` without `compile`, which is AdamW with a warm-up of 10%
-                of the updates of each run and a linear decay. Its peak is `default_learning_rate`, or, for tasks, the
-                `fine_tuning_rate` of the backbone.
+            optimizer: a Keras optimizer. Default: the one of `fit` without `compile`. This is AdamW with a warm-up of
+                10% of the updates of each run, and a linear decay. Its peak is `default_learning_rate`, or, for tasks,
+                the `fine_tuning_rate` of the backbone.
         """
         self.__dict__["_compile_options"] = kwargs
         super().compile(adamw(RunDecay(*self._numbers_of_run(1, 1))) if optimizer is None else optimizer, **kwargs)
@@ -157,6 +157,11 @@ class Fitting(UserData, Programs):
             seed: seed of the shuffling.
 
         Returns: the Keras `History`.
+
+        Raises:
+            ValueError: if `epochs` is below 1, targets are missing, data do not fit the model, text needs a tokenizer,
+                `validation_split` leaves one part empty, `class_weight` has an unknown label, `steps_per_epoch` does
+                not divide the length of `Batches`, or the length of a source is unknown and `compile` has no optimizer.
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
@@ -201,7 +206,11 @@ class Fitting(UserData, Programs):
         return history
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size: int = 32, sample_weight: Any = None, **kwargs: Any):
-        """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts."""
+        """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts.
+
+        Raises:
+            ValueError: if targets are missing, data do not fit the model, or text needs a tokenizer.
+        """
         if is_validation(kwargs):
             return super().evaluate(x, **kwargs)
         x, y, sample_weight = self.data_of(x, y, sample_weight)
@@ -222,6 +231,10 @@ class Fitting(UserData, Programs):
         Texts are sorted into batches of a few fixed widths (numbers of tokens), so that texts of similar length are
         predicted together. Outputs with one column per token are padded with zeros to the largest width. Several
         threads may call `predict` at the same time. On JAX, their calls run one after the other.
+
+        Raises:
+            ValueError: if there are no examples, inputs do not fit the model, text needs a tokenizer, or several
+                processes run.
         """
         x = self.examples_of(x)
         check_processes("predict", self._is_ours(x))

@@ -32,7 +32,7 @@ def adamw(
     rate_factors: Mapping[str, float] | None = None,
     **options: Any,
 ) -> "TransformerAdamW":
-    """Creates AdamW with linear warm-up and decay, gradient clipping, and no weight decay of biases and norms.
+    """Creates a `TransformerAdamW` with warm-up, linear decay, clipping, and no weight decay of biases and norms.
 
     Args:
         learning_rate: the peak rate, or a Keras schedule, which cannot be combined with `warmup` and `steps`.
@@ -47,7 +47,7 @@ def adamw(
         layer_decay, unfreeze_every, rate_factors: rates that differ between layers; see `TransformerAdamW`.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
-    Returns: a `TransformerAdamW`.
+    Raises: ValueError if `steps` is missing for `warmup`, a schedule is given as well, or a number is out of range.
 
     Example:
         >>> from kerasbert.tasks import TextClassifier
@@ -310,6 +310,10 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         rate_factors: {regular expression: factor}. The rate of a variable is multiplied by the factor of the first
             expression that matches its path. For example, {"^bert/": 0.1} lowers the rate of pretrained weights.
         **options: other arguments of `keras.optimizers.AdamW`.
+
+    Raises:
+        ValueError: if `layer_decay`, `unfreeze_every` or `weight_decay` is out of range, or `amsgrad` is requested. In
+            training, if rates differ between layers, but the backbone declares no blocks.
     """
 
     def __init__(

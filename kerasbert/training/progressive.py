@@ -52,9 +52,17 @@ class Progressive:
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ProgressiveAdamW(Progressive, TransformerAdamW):
-    """`TransformerAdamW` with the rates of `Progressive`."""
+    """`TransformerAdamW` with the rates of `Progressive`.
+
+    Raises:
+        ValueError: as in `TransformerAdamW`.
+    """
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ProgressiveLamb(Progressive, TransformerLamb):
-    """`TransformerLamb` with the rates of `Progressive`. The official code uses this optimizer."""
+    """`TransformerLamb` with the rates of `Progressive`. The official code uses this optimizer.
+
+    Raises:
+        ValueError: as in `TransformerLamb`.
+    """

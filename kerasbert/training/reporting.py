@@ -283,7 +283,12 @@ def read_log(folder: str | PathLike) -> list:
 
 
 def plot_curves(folder: str | PathLike) -> Path:
-    """Draws `curves.png` from the log in `folder`: one panel for each metric and one for the learning rate."""
+    """Draws `curves.png` from the log in `folder`: one panel for each metric and one for the learning rate.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        ValueError: if the log has no rows.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -321,6 +326,9 @@ class TensorBoardLog(RunCallback):
     Args:
         folder: the folder to which the event files are written.
         tokens_per_step: number of tokens per step. Default: the tokens that `fit` counts, or `model.tokens_per_step`.
+
+    Raises:
+        ImportError: if the package `tensorboard` is not installed.
     """
 
     def __init__(self, folder: str | PathLike, tokens_per_step: int | None = None):
@@ -371,6 +379,9 @@ class StopOnNaN(RunCallback):
     Args:
         checkpoints: the run's `Checkpoints`. The error message names the newest checkpoint that is complete and
             undamaged.
+
+    Raises:
+        TrainingDiverged: in `fit`, at the first loss that is not finite.
     """
 
     def __init__(self, checkpoints: Checkpoints | None = None):

@@ -15,12 +15,15 @@ from keras import ops
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up from 0 to `peak`, then a decay to `final` until update `steps`. After that, the rate is constant.
 
-    With `decay_from="warmup"`, the decay begins at the end of the warm-up, and the rate is continuous. With power 1 and
-    final 0, this is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` follows the official code
-    of BERT (Devlin et al., 2018, arXiv 1810.04805): the decay is counted from update 0, but the warm-up replaces its
-    beginning, so the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends.
-    `decay_from="throughout"` follows the code of ELECTRA and GPT: the decay is counted from update 0 and also
-    multiplies the rate of the warm-up, so the rate does not drop.
+    The values of `decay_from` are:
+
+    - "warmup": the decay begins at the end of the warm-up, and the rate is continuous. With power 1 and final 0, this
+      is `get_linear_schedule_with_warmup` of transformers.
+    - "start": the decay is counted from update 0, but the warm-up replaces its beginning. When the warm-up ends, the
+      rate drops from the peak to `peak * (1 - warmup / steps)`. This is the official code of BERT (Devlin et al. 2018,
+      arXiv 1810.04805).
+    - "throughout": the decay is counted from update 0 and also multiplies the rate of the warm-up, so the rate does not
+      drop. This is the code of ELECTRA and GPT.
 
     Args:
         peak: the rate at the end of the warm-up.
@@ -30,11 +33,15 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay_from: "warmup", "start" or "throughout" (see above), or the number of the update until which the rate
             stays at the peak.
         final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
-        shape: shape of the decay, as a function of r, which falls linearly from 1 to 0: "polynomial" is r ** power,
-            "cosine" is (1 - cos(pi r)) / 2, and "sqrt" is 1 - sqrt(1 - r), which falls fast at first (Warner et al.
-            2024, arXiv 2412.13663).
+        shape: shape of the decay, as a function of r, which falls linearly from 1 to 0. "polynomial" is r ** power.
+            "cosine" is (1 - cos(pi r)) / 2. "sqrt" is 1 - sqrt(1 - r), which falls fast at first (Warner et al. 2024,
+            arXiv 2412.13663).
         cooldown: number of updates at the end of the run in which the rate falls linearly from `final` to 0. The decay
             then ends when they begin.
+
+    Raises:
+        ValueError: if a number of updates is no integer or out of range, `peak` or `power` is not above 0, `final` is
+            below 0, or `decay_from` or `shape` is unknown.
 
     Example:
         >>> from kerasbert.training import WarmupDecay
@@ -161,6 +168,9 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         hidden_dim: width of the model; the peak, at update `warmup`, is factor * (hidden_dim * warmup)^-1/2.
         warmup: number of warm-up updates, at least 1.
         factor: constant by which the rate is multiplied.
+
+    Raises:
+        ValueError: if `hidden_dim` or `warmup` is no integer of at least 1, or `factor` is not above 0.
     """
 
     def __init__(self, hidden_dim: int, warmup: int = 4_000, factor: float = 1.0):
@@ -191,6 +201,9 @@ class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak: the highest rate.
         warmup: number of updates before the rate falls, at least 1.
         flat: whether the rate equals `peak` before it falls, instead of rising linearly from 0.
+
+    Raises:
+        ValueError: if `warmup` is no integer of at least 1, or `peak` is not above 0.
     """
 
     def __init__(self, peak: float, warmup: int, flat: bool = False):
@@ -218,10 +231,13 @@ def _count(name, value):
 def fine_tuning_rate(width: int) -> float:
     """Returns the peak learning rate with which tasks are fine-tuned by default: the wider the model, the lower.
 
-    Up to a width of 256 it is 3e-4, as for ELECTRA-small (Clark et al. 2020, arXiv 2003.10555); up to 512 it is 1e-4,
-    as for MiniLM in the results of this package; up to 768 it is 5e-5, and above 2e-5, the highest and the lowest rate
-    of BERT's paper (Devlin et al. 2018, arXiv 1810.04805). It suits pretrained models and a few epochs. Where scores
-    matter, compare it with a third and with three times of it.
+    - Up to a width of 256, it is 3e-4, as for ELECTRA-small (Clark et al. 2020, arXiv 2003.10555).
+    - Up to 512, it is 1e-4, as for MiniLM in the results of this package.
+    - Up to 768, it is 5e-5, and above, 2e-5. These are the highest and the lowest rate of BERT's paper (Devlin et al.
+      2018, arXiv 1810.04805).
+
+    It suits pretrained models and a few epochs. Where scores matter, compare it with a third and with three times of
+    it.
 
     Args:
         width: `hidden_dim` of the backbone's config.

@@ -47,6 +47,9 @@ class StopRequest:
     Args:
         minutes: the time limit, counted from the creation of the request; None for no limit.
         signals: names of signals. Default: SIGINT (Ctrl-C), and SIGTERM, which announces that the machine is needed.
+
+    Raises:
+        ValueError: if `minutes` is not above 0.
     """
 
     def __init__(self, minutes: float | None = None, signals: Iterable[str] = ("SIGINT", "SIGTERM")):
@@ -101,6 +104,9 @@ class StopOnRequest(RunCallback):
     Args:
         request: a `StopRequest`.
         checkpoints: the run's `Checkpoints`.
+
+    Raises:
+        RunStopped: in `fit`, after a request.
     """
 
     def __init__(self, request: StopRequest, checkpoints: Checkpoints):

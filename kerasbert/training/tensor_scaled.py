@@ -18,6 +18,9 @@ class TransformerLamb(LayerRates, keras.optimizers.Lamb):
     Args:
         learning_rate, **options: as in `keras.optimizers.Lamb` and `LayerRates`.
         bias_correction: whether to correct the bias of both moments, as in the paper. False follows the official code.
+
+    Raises:
+        ValueError: if `layer_decay`, `unfreeze_every` or `weight_decay` is out of range.
     """
 
     def __init__(
@@ -71,6 +74,9 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
         learning_rate, **options: as in `keras.optimizers.Adafactor` and `LayerRates`.
         min_factored: minimum size of the two largest dimensions of a factored tensor. T5 uses 128.
         relative_step: whether the rate is limited to t^-1/2 at step t.
+
+    Raises:
+        ValueError: if `layer_decay`, `unfreeze_every` or `weight_decay` is out of range.
     """
 
     def __init__(
@@ -146,6 +152,10 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
         peak: the rate at which the full decay applies. Default: `peak` of the schedule, or the constant rate.
+
+    Raises:
+        ValueError: if `layer_decay`, `unfreeze_every` or `weight_decay` is out of range, or `peak` is missing for a
+            schedule that has none.
     """
 
     def __init__(

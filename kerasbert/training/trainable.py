@@ -235,9 +235,16 @@ class Trainable(WithHeads, Quantizable, Fitting):
             dtype: a Keras dtype policy, or "auto"; see `Backbone.from_preset`. Default: the global policy.
             **overrides: arguments of this class, arguments of the backbone, fields of its config, and for the Hub
                 `revision` and `token`. With `adapter`, an adapter that lies beside the weights in their file is merged
-                into them (jina-embeddings-v3). With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is
-                the fastest on a CPU; the model is exported the first time (see `kerasbert.export`), and the export is
+                into them (jina-embeddings-v3). With `engine="onnx"`, ONNX Runtime computes the outputs, which is the
+                fastest on a CPU. The model is then exported the first time (see `kerasbert.export`). The export is
                 kept below kerasbert/exports in the user's cache folder.
+
+        Raises:
+            FileNotFoundError: if there is no such folder or model, or a file of weights is missing.
+            ValueError: if an override is unknown, a size is loaded without `load_weights=False`, the config is not
+                supported, weights do not fit, or `engine` is unknown.
+            ImportError: if a package for the Hub or the engine is not installed.
+            ConnectionError: if the Hub cannot be reached, and no earlier download is in the cache.
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
@@ -250,6 +257,9 @@ class Trainable(WithHeads, Quantizable, Fitting):
         Args:
             path: a folder, created if it does not exist.
             **options: see `Backbone.save_to_preset`.
+
+        Raises:
+            ValueError: if `max_shard_size` is no size, or the model was loaded from an export, which has no weights.
         """
         if gather_weights(self.weights):
             saves.save(self, path, **options)
@@ -274,7 +284,11 @@ class Trainable(WithHeads, Quantizable, Fitting):
             self.tokenizer.save(folder, self.texts_have_segments, self.longest_text)
 
     def require_tokenizer(self) -> Tokenizer:
-        """Returns the tokenizer. Raises a ValueError if there is none."""
+        """Returns the tokenizer.
+
+        Raises:
+            ValueError: if there is none.
+        """
         if self.tokenizer is None:
             raise ValueError(
                 f"Text needs a tokenizer. Received: text for a {type(self).__name__} without one: its folder has no "

@@ -24,6 +24,10 @@ class Batches:
         batch_size: rows per update.
         updates: number of updates in the run.
         seed: seed of all random choices, at least 0.
+
+    Raises:
+        ValueError: if `batch_size`, `updates` or `seed` is no integer of at least 1, 0 and 0.
+        IndexError: for a step outside the run.
     """
 
     length: int
@@ -91,7 +95,11 @@ class Batches:
         return self.rows * self.length
 
     def starting_at(self, step: int) -> "Batches":
-        """The rest of the run from `step` on. Its step 0 is `step` of this run."""
+        """The rest of the run from `step` on. Its step 0 is `step` of this run.
+
+        Raises:
+            ValueError: if `step` is outside the run.
+        """
         if not 0 <= step <= len(self):
             raise ValueError(f"`step` must be within the run of {len(self)} steps. Received: {step}.")
         rest = copy.copy(self)
@@ -99,7 +107,12 @@ class Batches:
         return rest
 
     def accumulated(self, count: int) -> "Batches":
-        """The same run with every update split into `count` steps, whose gradients the optimizer accumulates."""
+        """The same run with every update split into `count` steps, whose gradients the optimizer accumulates.
+
+        Raises:
+            ValueError: if `count` does not divide `batch_size`, the batches are accumulated already, or an update must
+                be one step.
+        """
         if count > 1 and self.single_step:
             raise ValueError(
                 f"An update of {type(self).__name__} must be one step: {self.single_step}. Received: "
@@ -134,7 +147,11 @@ class Batches:
         return list(range(min(2, len(self))))
 
     def shard(self, index: int, count: int) -> "Batches":
-        """The rows for one of `count` hosts: part `index` of every step, which is split into `count` equal parts."""
+        """The rows for one of `count` hosts: part `index` of every step, which is split into `count` equal parts.
+
+        Raises:
+            ValueError: if `count` does not divide the rows of a step, or `index` is not below `count`.
+        """
         if not 0 <= index < count or self.rows % count:
             raise ValueError(
                 f"`count` must divide the {self.rows} rows of a step, and `index` must be below `count`. Received: "
@@ -178,6 +195,9 @@ class ExampleBatches(Batches):
         epochs: number of passes over the examples.
         seed: seed of the order.
         shuffle: whether to shuffle the examples. False keeps the given order.
+
+    Raises:
+        ValueError: if there are no examples, or arrays or weights have different numbers of them.
     """
 
     def __init__(

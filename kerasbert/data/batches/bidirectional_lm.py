@@ -75,6 +75,9 @@ class BidirectionalLMBatches(CausalLMBatches):
         characters: whether x also contains the bytes of every token (see `character_ids`). End tokens are then
             represented by the mark of the end of a sentence.
         **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`.
+
+    Raises:
+        ValueError: as in `CausalLMBatches`.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options: Any):

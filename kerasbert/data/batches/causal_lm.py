@@ -17,8 +17,8 @@ class CausalLMBatches(PassBatches):
 
     documents [5 6] and [7 8 9], end 2, length 3 -> rows [5 6 2] and [7 8 9], targets [6 2 7] and [8 9 2]
 
-    A run makes passes over the corpus, each in a different order. Papers: Radford et al. 2018, section 4.1; Lample &
-    Conneau 2019, 1901.07291, section 3.2 (CLM, with `lines` and `language`).
+    A run makes passes over the corpus, each in a different order. Papers: Radford et al. 2018, section 4.1; Lample,
+    Conneau 2019, arXiv 1901.07291, section 3.2 (CLM, with `lines` and `language`).
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
@@ -29,6 +29,9 @@ class CausalLMBatches(PassBatches):
             of the last batch.
         lines: whether the end token follows every line instead of every document.
         language: language id of all tokens, for XLM.
+
+    Raises:
+        ValueError: if the corpus does not know its tokenizer, has fewer than two tokens, or `length` is below 1.
 
     Example:
         >>> from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
@@ -79,7 +82,7 @@ class StreamBatches(Batches):
     x: "token_ids" (b, s), and "stream_start" (b,), True for rows that do not continue. y: the next tokens (b, s). The
     weight is 1 where there is a next token, and 0 elsewhere. Documents are concatenated as in `CausalLMBatches`. The
     text is divided into as many columns of equal length as there are rows, and step n reads segment n of every column
-    (Dai et al. 2019, 1901.02860).
+    (Dai et al. 2019, arXiv 1901.02860).
 
     stream 1 2 3 4 5 6 7, 2 rows, length 2 -> [1 2] [4 5], targets [2 3] [5 6]; [3 4] [6 7], targets [4 .] [7 .]
 
@@ -91,6 +94,9 @@ class StreamBatches(Batches):
         length: tokens per segment.
         steps: number of updates in the run. Default: one pass over the text.
         lines: whether the end token follows every line instead of every document.
+
+    Raises:
+        ValueError: if the corpus does not know its tokenizer, has fewer than two tokens, or `length` is below 1.
     """
 
     single_step = "rows continue from step to step"

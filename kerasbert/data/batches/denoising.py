@@ -32,6 +32,9 @@ class DenoisingLayout:
             end token, as in BART.
         targets_only: for "prefix" and "causal", whether inputs have weight 0, so that only targets are predicted.
             Default: True for "prefix", False for "causal".
+
+    Raises:
+        ValueError: if `kind` is unknown.
     """
 
     kind: str = "encoder_decoder"
@@ -61,7 +64,7 @@ class DenoisingBatches(PassBatches):
 
     Groups of `group` documents are concatenated and split into pieces of equal length. The last piece of a group may be
     shorter. A run makes passes over the corpus, each in a different order, and every step draws new noise. Paper:
-    Raffel et al. 2019, 1910.10683, section 3.3.
+    Raffel et al. 2019, arXiv 1910.10683, section 3.3.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
@@ -77,6 +80,10 @@ class DenoisingBatches(PassBatches):
         packed: whether to put as many pieces into a row as fit. They do not attend to each other.
         group: number of documents that are concatenated before they are split into pieces. Default: 128, as in T5's
             code, and 1 for "prefix_lm", "deshuffling" and `TextInfilling`.
+
+    Raises:
+        ValueError: if the tokenizer has no end token or too few sentinels, `length` or `target_length` is too short, or
+            the noise does not fit the layout or cannot be packed.
 
     Example:
         >>> from kerasbert.data import Corpus, DenoisingBatches, Tokenizer

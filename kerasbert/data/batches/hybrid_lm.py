@@ -32,6 +32,10 @@ class HybridLMBatches(MaskedLMBatches):
         noise: as there. Default: `TokenSpans(0.15)`.
         causal_share: share of the causal rows, at least 0 and at most 1. They are distributed evenly over the run.
         causal_targets: maximum number of predicted tokens in a causal row. Default: all.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if the layout has labeled pairs, or `causal_share` or `causal_targets`
+            is out of range.
     """
 
     def __init__(

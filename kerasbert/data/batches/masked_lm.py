@@ -69,9 +69,13 @@ class MaskedLMBatches(PassBatches):
     slots. With labeled pairs, y and the weights are dicts of "tokens" (b, p) and "sentence_pair" (b,). The label 0
     means that B follows A.
 
-    A run makes passes over the corpus, each in a different order. Papers: Devlin et al. 2018, 1810.04805; Liu et al.
-    2019, 1907.11692 (whole lines); Lan et al. 2019, 1909.11942 (n-grams, sentence order); Lample & Conneau 2019,
-    1901.07291 (streams); Warner et al. 2024, 2412.13663 (packed rows).
+    A run makes passes over the corpus, each in a different order. Papers:
+
+    - Devlin et al. 2018, arXiv 1810.04805
+    - Liu et al. 2019, arXiv 1907.11692 (whole lines)
+    - Lan et al. 2019, arXiv 1909.11942 (n-grams, sentence order)
+    - Lample, Conneau 2019, arXiv 1901.07291 (streams)
+    - Warner et al. 2024, arXiv 2412.13663 (packed rows)
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
@@ -96,6 +100,10 @@ class MaskedLMBatches(PassBatches):
         noise: the masking rule: `Tokens` (the default), `WholeWords`, `NGrams`, `Spans`, `RareTokens`, or any `Noise`.
         static_masks: number of different masks per row, used in turn. With 0, new masks are drawn in every step.
         language: language id of all tokens, for XLM.
+
+    Raises:
+        ValueError: if the corpus does not know its tokenizer, the tokenizer has no mask or padding token, `rows` is
+            unknown, or `length` or the text is too short for a row.
 
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer

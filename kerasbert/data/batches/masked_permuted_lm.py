@@ -21,6 +21,9 @@ class MaskedPermutedLMBatches(MaskedLMBatches):
     Args:
         corpus, batch_size, length, seed, steps, rows, noise, static_masks: as in `MaskedLMBatches`, but layouts with
             labeled pairs are not supported. The noise must not select a position twice.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if the layout has labeled pairs.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):

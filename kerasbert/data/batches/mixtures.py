@@ -25,7 +25,7 @@ def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | N
     Returns: float64 (n,), with sum 1.
 
     Raises:
-        ValueError: there are no sizes, or one of them is not positive.
+        ValueError: if there are no sizes, a size or `limit` is not positive, or `exponent` is below 0.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     if not len(sizes) or not (sizes > 0).all() or not np.isfinite(sizes).all():
@@ -47,6 +47,9 @@ def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, fl
         sources: the documents of each source, by name, as lists or other iterables that can be iterated more than once.
         rates: share of each source, by name. Use `mixing_rates` with the same exponent as in training.
         characters: total number of characters.
+
+    Raises:
+        ValueError: if `rates` lack a positive number for a source, or a source yields no text.
     """
     if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
         raise ValueError(
@@ -85,6 +88,10 @@ class MixtureBatches(Batches):
         seed: seed of the order.
         by: "rows" mixes the parts within each batch, and requires that they have the same keys and shapes. "batches"
             takes all rows of an update from one part, as in XLM.
+
+    Raises:
+        ValueError: if there are no parts, `rates` lack a positive number for a part, `by` is unknown, parts for
+            by="rows" differ in keys or shapes, or the rows of a part continue from step to step.
     """
 
     def __init__(

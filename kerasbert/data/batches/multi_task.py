@@ -10,7 +10,7 @@ from .mixtures import MixtureBatches
 
 
 class TaskBatches(MixtureBatches):
-    """Batches from several tasks, one task per step, in random order (Liu et al. 2019, 1901.11504, algorithm 1).
+    """Batches from several tasks, one task per step, in random order (arXiv 1901.11504, algorithm 1).
 
     x is a dict of "task", int32 (b,), the index of the task that this step uses, and "tasks", the x of every task by
     name. y and the weights are dicts that contain the y and the weights of every task by name. All steps have the same

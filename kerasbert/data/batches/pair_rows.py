@@ -78,6 +78,10 @@ class SegmentPairs:
     Args:
         passes: number of passes with different pairs. Later passes use the same pairs again.
         short_sequence_rate: share of documents in each pass that are split into shorter pairs.
+
+    Raises:
+        ValueError: if `passes` is below 1, or `short_sequence_rate` is not from 0 to 1. For a corpus, if no document
+            has two sentences, or there is one document only.
     """
 
     passes: int = 10
@@ -96,7 +100,11 @@ class SegmentPairs:
 
 
 class SentencePairs(SegmentPairs):
-    """RoBERTa's pairs of single sentences. The arguments and labels are the same as in `SegmentPairs`."""
+    """RoBERTa's pairs of single sentences. The arguments and labels are the same as in `SegmentPairs`.
+
+    Raises:
+        ValueError: as in `SegmentPairs`.
+    """
 
     layout = SentencePairRows
 
@@ -109,6 +117,9 @@ class SentenceOrder(SegmentPairs):
         passes, short_sequence_rate: as in `SegmentPairs`.
         lone_sentences: treatment of a chunk that has only one sentence. "skip" leaves it out. "random" pairs it with a
             random B and label 1, as in ALBERT's code.
+
+    Raises:
+        ValueError: if `lone_sentences` is unknown. For a corpus, if no document has two sentences.
     """
 
     lone_sentences: Literal["skip", "random"] = "skip"

@@ -31,8 +31,8 @@ class PermutationLMBatches(Batches):
     The text is divided into as many columns of equal length as there are rows. In every step, row r starts in column r,
     `reuse_length` tokens after its start in the previous step, so that the text of A is read again in the first part of
     a later row. Half of the segments B follow A in the text, and the others come from a random position in the column.
-    Both segments are extended to whole sentences, and then truncated on the right. Papers: Yang et al. 2019,
-    1906.08237, sections 2.3 to 2.5, and the official code.
+    Both segments are extended to whole sentences, and then truncated on the right. Paper: Yang et al. 2019,
+    arXiv 1906.08237, sections 2.3 to 2.5, and the official code.
 
     Args:
         corpus: a `Corpus` whose tokenizer has tokens for cls and sep. If it also has a token "<eod>", that token
@@ -47,6 +47,10 @@ class PermutationLMBatches(Batches):
         noise: the rule that selects the tokens to predict. Default: `SpanTargets()`. Its `max_predictions` is divided
             equally between the two parts of a row.
         permutation_size: size of the chunks within which tokens are permuted. Default: the whole part.
+
+    Raises:
+        ValueError: if `length`, `reuse_length` and `permutation_size` do not fit together, `batch_size` is odd with
+            `bidirectional_data`, or the text is too short for so many columns.
     """
 
     def __init__(

@@ -20,6 +20,10 @@ class ReplacedTokenBatches(MaskedLMBatches):
             labeled pairs are not supported.
         noise: the masking rule. Its `shares` must add up to 1, because it must not insert random tokens. Default:
             `electra_noise(length)`.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if the layout has labeled pairs, or the `shares` of the noise do not add
+            up to 1.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -63,6 +67,9 @@ def electra_noise(
             others are kept. ELECTRA uses 0.85, DeBERTa-v3 1.
         with_replacement: whether positions are drawn with replacement, as in the official code, so that a position may
             be drawn twice.
+
+    Raises:
+        ValueError: if `mask_share` is not from 0 to 1, or `mask_rate` is out of range.
     """
     if not 0 <= mask_share <= 1:
         raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")

@@ -29,6 +29,10 @@ class RetroMAEBatches(MaskedLMBatches):
         rows: as there, but each row must be one text with a special token in front.
         noise: the masks of the encoder, as there. Default: `WholeWords(0.3)`.
         decoder_rate: share of the tokens that are hidden from each position of the decoder, 0.5 in the paper.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if rows are labeled pairs, have several texts, or do not begin with a
+            special token, or `decoder_rate` is not above 0 and below 1.
     """
 
     def __init__(

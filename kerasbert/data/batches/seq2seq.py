@@ -29,6 +29,9 @@ class Seq2SeqLayout:
             token of the tokenizer.
         first_id: token with which a target begins, such as <s> in BART, or None.
         last_id: token after the end token of a target, such as the code of its language in mBART, or None.
+
+    Raises:
+        ValueError: if `num_buckets` is below 1.
     """
 
     length: int | None = None
@@ -70,6 +73,10 @@ class Seq2SeqBatches(Batches):
         epochs: number of passes over the pairs. Ignored if `steps` is given.
         steps: number of updates in the run. Default: `epochs` passes.
         seed: seed of the order of the pairs and of the batches. None keeps the given order within each bucket.
+
+    Raises:
+        ValueError: if the numbers of sources, targets and weights differ, a sequence is empty, texts have no tokenizer,
+            or a length is below 1.
 
     Example:
         >>> from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout

@@ -61,6 +61,10 @@ class SkipGramBatches(Batches):
         power: as in `noise_probabilities`.
         seed: seed of all random choices.
         steps: number of updates in the run. Default: one pass.
+
+    Raises:
+        ValueError: if `window` or `negatives` is below 1, `threshold` or `rule` is invalid, or no line has two words
+            that are kept.
     """
 
     length = 1

@@ -25,6 +25,9 @@ class SpanMaskBatches(MaskedLMBatches):
         boundary: whether to add the keys of the span boundary objective. Without them, y and the weights are single
             arrays, as `MaskedLM` requires.
         max_targets: maximum number of tokens per span that are targets of the span boundary objective.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if the layout has labeled pairs, or `max_targets` is below 1.
     """
 
     def __init__(

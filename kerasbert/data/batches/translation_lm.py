@@ -19,7 +19,7 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
     "a b" and "c" -> "a b\\nc"
 
     Raises:
-        ValueError: one side has more sentences than the other.
+        ValueError: if one side has more sentences than the other.
     """
     ends = object()
     sources, targets = iter(sources), iter(targets)
@@ -44,7 +44,7 @@ class TranslationLMBatches(PassBatches):
     x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, for packed rows, "sequence_ids" (b, s) and
     "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the original tokens (b, p), with
     weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long are truncated at the end
-    of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
+    of the longer half. Paper: Lample, Conneau 2019, arXiv 1901.07291, section 3.4.
 
     Args:
         corpus: a `Corpus` of documents that consist of two lines, a sentence and its translation (see
@@ -57,6 +57,10 @@ class TranslationLMBatches(PassBatches):
         both_orders: whether every pair occurs twice per pass, once in each order of the two languages.
         packed: whether to put as many pairs into a row as fit. They do not attend to each other.
         noise: the masking rule. Default: XLM's rule, which selects each token independently.
+
+    Raises:
+        ValueError: if the corpus has no documents of two lines, the tokenizer has no separator or end token, `length`
+            is below 6, or `languages` are not two different ids.
     """
 
     def __init__(

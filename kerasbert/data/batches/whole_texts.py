@@ -45,6 +45,10 @@ class WholeTextBatches(PassBatches):
     Args:
         corpus, batch_size, length, seed, steps: as in `MaskedLMBatches`.
         rows: as there, but each row must be one text with a special token in front.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if rows are labeled pairs, have several texts, or do not begin with a
+            special token.
     """
 
     single_step = "each text is compared with all texts of the update"
@@ -88,6 +92,10 @@ class TSDAEBatches(WholeTextBatches):
         corpus, batch_size, length, seed, steps: as in `MaskedLMBatches`.
         rows: as there, but each row must be one text with a special token in front.
         deletion: probability that a word is deleted, 0.6 in the paper. At least one word is kept.
+
+    Raises:
+        ValueError: as in `MaskedLMBatches`, or if rows are labeled pairs, have several texts, or do not begin with a
+            special token, or `deletion` is not above 0 and below 1.
     """
 
     single_step = ""

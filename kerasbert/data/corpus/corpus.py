@@ -94,8 +94,8 @@ class Corpus:
             sources: names of the files that the documents come from, which corpus.json records.
 
         Raises:
-            FileExistsError: the folder already holds a corpus, or a different tokenizer.
-            ValueError: no document has any text.
+            FileExistsError: if the folder already holds a corpus, or a different tokenizer.
+            ValueError: if no document has any text.
         """
         write_corpus(Path(folder), documents, tokenizer, sources)
         return cls.open(folder)
@@ -105,7 +105,7 @@ class Corpus:
         """Tokenizes documents into a corpus that is held in memory, together with its plans.
 
         Raises:
-            ValueError: no document has any text.
+            ValueError: if no document has any text.
         """
         with tempfile.TemporaryDirectory() as folder:
             corpus = cls.write(folder, documents, tokenizer)
@@ -125,8 +125,8 @@ class Corpus:
                 folder has its tokenizer, and opening it with a different one is an error.
 
         Raises:
-            FileNotFoundError: there is no corpus at `path`.
-            ValueError: a file is truncated or damaged, or the tokenizer is not the one that wrote the corpus.
+            FileNotFoundError: if there is no corpus at `path`.
+            ValueError: if a file is truncated or damaged, or the tokenizer is not the one that wrote the corpus.
         """
         path = Path(path)
         if path.is_dir():
@@ -162,7 +162,11 @@ class Corpus:
         return self._tokenizer
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Raises a ValueError if another tokenizer wrote the corpus."""
+        """Checks that a tokenizer is the one that wrote the corpus.
+
+        Raises:
+            ValueError: if it is another one.
+        """
         # Another version of `tokenizers` can compute a different hash, so the hash of the stored tokenizer is accepted,
         # too.
         if tokenizer.hash != self.tokenizer_hash and tokenizer.hash != self.tokenizer().hash:
@@ -174,7 +178,11 @@ class Corpus:
             )
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raises a ValueError if the ids of the corpus stand for other tokens than those of `tokenizer`."""
+        """Checks that the ids of the corpus stand for the same tokens as the ids of a tokenizer.
+
+        Raises:
+            ValueError: if they stand for other tokens.
+        """
         if tokenizer.hash != self.tokenizer_hash and tokenizer.tokens != self.tokenizer().tokens:
             self.check_tokenizer(tokenizer)
 
@@ -236,7 +244,7 @@ class Corpus:
         """Reads all files and checks that they agree with each other and that all tokens are in the vocabulary.
 
         Raises:
-            ValueError: the corpus is damaged; the message states what is wrong and where.
+            ValueError: if the corpus is damaged. The message states what is wrong and where.
         """
         verify(self.folder, self._files, self.summary, self.tokenizer_info, self.tokenizer)
 

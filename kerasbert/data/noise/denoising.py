@@ -67,6 +67,10 @@ class Denoising:
             tokenizer.
         vocabulary: (first, last + 1), the range of ids of random tokens. Default: all ids after the special tokens at
             the beginning of the vocabulary.
+
+    Raises:
+        ValueError: if `objective` is unknown, or `rate` or `mean_span` is out of range. For a corpus, if the vocabulary
+            has no sentinels.
     """
 
     objective: str = "random_spans"

@@ -32,6 +32,10 @@ class TextInfilling:
         random_share: probability that a random token replaces the mask of a span, 0.1 in fairseq's recipe.
         whole_words: whether spans consist of whole words, as in fairseq, rather than of tokens.
         mask_id: id of the mask token. Default: that of the tokenizer.
+
+    Raises:
+        ValueError: if `rate`, `mean_span` or `random_share` is out of range. For a corpus, if the tokenizer lacks a
+            token that the rule needs.
     """
 
     rate: float = 0.3

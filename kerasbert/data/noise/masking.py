@@ -25,6 +25,9 @@ class Tokens(Noise):
         mask_special: whether special tokens may be selected, too.
         skip_first: whether the first token of a row, or of a sequence in a packed row, is never selected.
         random_from: smallest id that a random token can have.
+
+    Raises:
+        ValueError: if `rate`, `shares` or `max_predictions` is out of range, or `count` is unknown.
     """
 
     rate: float = 0.15
@@ -92,6 +95,9 @@ class WholeWords(Tokens):
         by_word: whether `rate` is a share of the words instead of the tokens, and all tokens of a word are masked, kept
             or replaced together, as in RoBERTa's code.
 
+    Raises:
+        ValueError: as in `Tokens`.
+
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer, WholeWords
         >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
@@ -141,6 +147,9 @@ class NGrams(Tokens):
         rate, shares, max_predictions, count, mask_special, skip_first, random_from: as in `Tokens`.
         ngrams: the probabilities of n = 1, 2, ..., or the largest n. In the latter case, the probability of n is
             proportional to 1 / n.
+
+    Raises:
+        ValueError: as in `Tokens`, or if `ngrams` are neither a number of at least 1 nor probabilities.
     """
 
     ngrams: int | tuple[float, ...] = 3
@@ -186,6 +195,9 @@ class WindowNGrams(NGrams):
         words: whether n-grams consist of words instead of tokens.
         anywhere: whether windows are used in random order, so that tokens at the end of a row are selected as often as
             those at its beginning. Otherwise, windows are used from left to right, as in DeBERTa's code.
+
+    Raises:
+        ValueError: as in `NGrams`.
     """
 
     words: bool = True
@@ -222,6 +234,9 @@ class RareTokens(Tokens):
         whole_batch: whether to sample among all tokens of an update, as in the official implementations of XLM and
             DistilBERT, so that rows with many rare tokens have more predictions. Otherwise, each row is sampled
             separately. A row has at most `max_predictions` of them; by default, three times its share.
+
+    Raises:
+        ValueError: as in `Tokens`, or if `exponent` is not finite.
     """
 
     exponent: float = 0.5
@@ -253,6 +268,9 @@ class TokensWithReplacement(Tokens):
 
     Such a position becomes the mask token if that is drawn for any of its slots. The arguments are the same as in
     `Tokens`.
+
+    Raises:
+        ValueError: as in `Tokens`.
     """
 
     def choice_draws(self, length: int, num_slots: int) -> int:
@@ -303,6 +321,9 @@ def masking_rule(
         whole_words: whether to select whole words, as in `WholeWords`.
         ngrams: selects n-grams of words, as in `NGrams`.
         rare_exponent: selects rare tokens, with this exponent of `RareTokens`.
+
+    Raises:
+        ValueError: if `rule` is unknown, or `rare_exponent` is combined with another rule or missing.
     """
     if rule not in RULES:
         raise ValueError(f"`rule` must be one of {', '.join(RULES)}. Received: {rule!r}.")

@@ -1,4 +1,4 @@
-"""Targets and factorization orders for permutation language modeling (Yang et al. 2019, 1906.08237, and its code).
+"""Targets and factorization orders for permutation language modeling (arXiv 1906.08237 and its code).
 
 Random numbers are passed in as 32-bit integers, a fixed number per row, as in `corruption`.
 """
@@ -25,6 +25,9 @@ class SpanTargets:
         whole_words: whether the length of spans is measured in words, as in the paper, or in tokens, as in the official
             code. A word is truncated only if the maximum number of predictions is reached.
         max_predictions: maximum number of tokens to predict per row. Default: length // partial.
+
+    Raises:
+        ValueError: if `partial`, `longest` or `max_predictions` is below 1.
     """
 
     partial: int = 6

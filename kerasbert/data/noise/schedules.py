@@ -19,6 +19,9 @@ class RateSchedule(Noise):
         noise: the masking rule, which must have a `rate`, such as `Tokens(0.3)`.
         final: the rate at the end of the run.
 
+    Raises:
+        ValueError: if `noise` has no `rate`, or `final` is not above 0 and below 1.
+
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches, RateSchedule, Tokenizer, Tokens
         >>> tokenizer = Tokenizer.from_preset("bert_mini_en")

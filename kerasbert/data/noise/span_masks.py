@@ -145,6 +145,10 @@ class Spans(Noise):
             selected as a whole. They must be in ascending order and must not overlap.
         phrase_share: probability that a span is a phrase, if one is available. The paper uses 0.5.
 
+    Raises:
+        ValueError: if a number is out of range, or `phrases` overlap, are not in ascending order, or are not within the
+            corpus.
+
     Example:
         >>> from kerasbert.data import Corpus, MaskedLMBatches, Spans, Tokenizer
         >>> tokenizer = Tokenizer.from_preset("bert_mini_en")
@@ -188,6 +192,9 @@ class Spans(Noise):
             scheme: "spans", "words" or "pieces".
             geometric, longest: as in `Spans`. `longest` is only used by "spans".
             **settings: other arguments of `Spans`.
+
+        Raises:
+            ValueError: if `scheme` is unknown.
         """
         if scheme not in SCHEMES:
             raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}. Received: {scheme!r}.")

@@ -45,6 +45,9 @@ class TokenSpans(Noise):
         shares: the share of the spans that become mask tokens, and the share that are kept. The others become random
             tokens.
         random_from: smallest id that a random token can have. Tokens with smaller ids are never selected.
+
+    Raises:
+        ValueError: if `longest` is below 1, or `rate` or `shares` is out of range.
     """
 
     rate: float = 0.15

@@ -32,6 +32,10 @@ def encode_texts(
         A dict of int32 "token_ids" (b, s); int32 "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that
         pads on the left; and int32 "segment_ids" (b, s) if the tokenizer's pairs have segments.
 
+    Raises:
+        ValueError: if `texts` is a single str, a text is neither a str nor a pair of str, or `max_length` leaves no
+            space for text.
+
     Example:
         >>> from kerasbert.data import Tokenizer, encode_texts
         >>> tokenizer = Tokenizer.from_preset("bert_mini_en")

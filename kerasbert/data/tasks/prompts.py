@@ -13,7 +13,10 @@ class Prompts:
     Args:
         texts: {name: text}, such as {"query": "query: ", "document": "passage: "}.
         default: the name of the prompt that `embed` uses by default. Default: none.
-        pooled: whether the hidden states of a prompt's tokens are pooled with those of the text.
+        pooled: whether the hidden states of a prompt's tokens are pooled together with the hidden states of the text.
+
+    Raises:
+        ValueError: if `default` is the name of no prompt.
 
     Example:
         >>> from kerasbert.tasks import Prompts, TextEmbedder
@@ -33,7 +36,11 @@ class Prompts:
             raise ValueError(f"`default` must be one of the prompts, {self.texts}. Received: {self.default!r}.")
 
     def text(self, name: str | None = None) -> str:
-        """Returns the text of a prompt, by default of the default one, or "" if there is none."""
+        """Returns the text of a prompt, by default of the default one, or "" if there is none.
+
+        Raises:
+            ValueError: if there is no prompt of this name.
+        """
         name = self.default if name is None else name
         if name is not None and name not in self.texts:
             raise ValueError(f"`prompt` must be one of {sorted(self.texts)}. Received: {name!r}.")

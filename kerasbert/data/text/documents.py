@@ -63,9 +63,9 @@ def read_documents(
             decides from the text (see `document_boundary`).
 
     Raises:
-        FileNotFoundError: a file or folder does not exist.
-        ValueError: a file is empty, has invalid bytes (the message gives the line and the byte), or lacks the column;
-            or a table has an unclosed quote, or a row with more or fewer cells than the header.
+        FileNotFoundError: if a file or folder does not exist.
+        ValueError: if an option is unknown, a file is empty, has invalid bytes or lacks the column, or a table has an
+            unclosed quote or a row of another length than its header.
 
     Example:
         >>> from pathlib import Path

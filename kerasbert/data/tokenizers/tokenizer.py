@@ -61,6 +61,10 @@ class Tokenizer:
         segments: whether models read the segment ids of the template. Otherwise, encoded rows have none, as if all were
             0.
 
+    Raises:
+        ValueError: if a role or its token is unknown, or ids occur twice, are far too large, or exceed
+            `vocabulary_size` in the template.
+
     Example:
         >>> from kerasbert.data import Tokenizer
         >>> tokenizer = Tokenizer.train("wordpiece", ["the cat sat on the mat"] * 10, vocabulary_size=28)
@@ -149,7 +153,7 @@ class Tokenizer:
                 but "bpe" strips them with `lowercase`, because XLM's preprocessing always does both.
 
         Raises:
-            ValueError: there is no text, or the vocabulary size is too large for the text or too small for its
+            ValueError: if there is no text, or the vocabulary size is too large for the text or too small for its
                 alphabet.
         """
         case = Case.of(kind, lowercase, accents)
@@ -173,7 +177,8 @@ class Tokenizer:
         `tokenizer_config.json`, and the family from `config.json`.
 
         Raises:
-            FileNotFoundError: there are no tokenizer files.
+            FileNotFoundError: if there are no tokenizer files.
+            ValueError: if a file is invalid, or the path is on the Hub.
         """
         given, path = path, Path(path)
         if str(given).startswith("hf://"):
@@ -194,7 +199,12 @@ class Tokenizer:
 
     @classmethod
     def from_preset(cls, path: str | Path) -> "Tokenizer":
-        """Loads the tokenizer of a model folder or a shipped model; the same as `load`."""
+        """Loads the tokenizer of a model folder or a shipped model; the same as `load`.
+
+        Raises:
+            FileNotFoundError: if there are no tokenizer files.
+            ValueError: if a file is invalid, or the path is on the Hub.
+        """
         return cls.load(path)
 
     @classmethod
@@ -223,7 +233,7 @@ class Tokenizer:
         """Restores a tokenizer from the result of `to_json`.
 
         Raises:
-            ValueError: the text was not written by `to_json`.
+            ValueError: if the text was not written by `to_json`.
         """
         content = json.loads(text)
         if not isinstance(content, dict) or not isinstance(content.get("tokenizer"), dict):
@@ -272,6 +282,9 @@ class Tokenizer:
             texts: list of str or of (str, str).
             add_special_tokens: whether to put the texts into the tokenizer's template, such as [CLS] A [SEP].
             plain_text: whether to treat names of special tokens in a text as ordinary text.
+
+        Raises:
+            ValueError: if `texts` is a single str, or a text is no str or has an unpaired surrogate.
         """
         texts = values_of(texts)
         if isinstance(texts, (str, dict)):
@@ -283,7 +296,11 @@ class Tokenizer:
         return self._pieces(encodings)
 
     def encode_joined(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes plain texts into one array, int32 (tokens,). Also returns their lengths, int32 (texts,)."""
+        """Encodes plain texts into one array, int32 (tokens,). Also returns their lengths, int32 (texts,).
+
+        Raises:
+            ValueError: if a text is no str or has an unpaired surrogate.
+        """
         with encoding_errors():
             texts = self._prepared(texts, True) if self.preparation else texts
             encodings = self._plain_backend.encode_batch_fast(texts, add_special_tokens=False)
@@ -298,6 +315,9 @@ class Tokenizer:
         """Encodes texts as (token ids, offsets): int32 (n,), and the start and stop of each token, int32 (n, 2).
 
         No special tokens are added. `text[start:stop]` is the text of a token, without white space at its ends.
+
+        Raises:
+            ValueError: if a text is no str or has an unpaired surrogate.
         """
         texts = list(values_of(texts))
         backend = self._plain_backend if plain_text else self.backend
@@ -311,7 +331,11 @@ class Tokenizer:
         return rows
 
     def word_numbers(self, texts: Iterable[str], plain_text: bool = True) -> list[np.ndarray]:
-        """For each text, the index of the word of each token, int32 (n,). Punctuation marks count as words."""
+        """For each text, the index of the word of each token, int32 (n,). Punctuation marks count as words.
+
+        Raises:
+            ValueError: if a text is no str or has an unpaired surrogate.
+        """
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
         with encoding_errors():
@@ -383,7 +407,8 @@ class Tokenizer:
     def word_boundaries(self) -> WordBoundaries:
         """Finds the tokens that begin words in rows of token ids, also in scripts without spaces.
 
-        Raises a ValueError if the tokens mark neither the start nor the end of words.
+        Raises:
+            ValueError: if the tokens mark neither the start nor the end of words.
         """
         return WordBoundaries(self.content, self.tokens, self.special_ids)
 
@@ -446,6 +471,9 @@ class Tokenizer:
 
         Args:
             code: the code of the language in the vocabulary, such as "de_DE", which is added to every row.
+
+        Raises:
+            ValueError: if this is no tokenizer of mBART, or the vocabulary lacks the code.
         """
         family = FAMILIES.get(self.family or "")
         if family is None or not family.has_language:
