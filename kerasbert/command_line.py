@@ -59,6 +59,8 @@ EXAMPLE = "kerasbert pretrain bert.tiny --corpus corpora/text --run runs/tiny --
 def main() -> None:
     """Runs the command that the command line names."""
     name, *arguments = sys.argv[1:] or ["--help"]
+    if name == "help" and arguments:  # `kerasbert help finetune`
+        name, *arguments = [*arguments, "--help"]
     try:
         if name in ("-h", "--help", "help"):
             print(help_text())

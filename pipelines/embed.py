@@ -36,7 +36,7 @@ def embed(
 
     Args:
         input: file of texts, one per line (blank lines are left out), a table, or hf://name:configuration#split.
-        model: folder of an embedder, or hf://org/name.
+        model: folder of an embedder, modernbert_mini_en_embedder, or hf://org/name.
         output: file for the vectors: .npy for dense vectors, .npz for others.
         column: name of the column of texts in a table. Default: its only column of texts, or `text`, after `title` and
             a space if there is a title.

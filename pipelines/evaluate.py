@@ -67,12 +67,12 @@ def evaluate(
     """Evaluates a saved model, and prints the scores.
 
     Args:
-        model: folder of a model, or hf://org/name; for --task retrieval also bm25.
+        model: folder of a model, a shipped one such as bert_mini_en, or hf://org/name; for --task retrieval also bm25.
         data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For
             --task retrieval, folders in the form of BEIR. For a language model, minimal pairs: the files of BLiMP
             (rows of `sentence_good` and `sentence_bad`) or of Zorro (an unacceptable and an acceptable line in turns),
             one of them or their folder.
-        corpus: folder that `prepare_corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
+        corpus: folder that `prepare-corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
             If the model has a recipe of `pretrain`, rows, masks and length are those of the validation of its run.
         output: file for the scores.
         answers: file for the answers, one line per example; for several data sets, one file each with its name added.

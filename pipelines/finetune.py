@@ -1,6 +1,6 @@
 """Fine-tunes a pretrained model for a task, evaluates it, and saves it with its scores and predictions.
 
-python -m pipelines.finetune saved_models/quickstart --data train.csv --output saved_models/mine
+python -m pipelines.finetune bert_mini_en --data train.csv --held-out test.csv --output saved_models/mine
 python -m pipelines.finetune saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
 """
 
@@ -75,7 +75,7 @@ def finetune(
     """Fine-tunes a model, and saves it with its scores.
 
     Args:
-        model: folder of a pretrained model, or hf://org/name.
+        model: folder of a pretrained model, a shipped model such as bert_mini_en, or hf://org/name.
         data: examples: CSV, TSV, JSON, JSONL, Parquet, or hf://name:configuration#split. Also CoNLL's columns, SQuAD's
             JSON, a folder of RACE's files, lines of `label text`, and two parallel files `train.de,train.en`; for
             embedders and rerankers, rows of texts, maybe with a label. Default: the data set of the task on the hub.

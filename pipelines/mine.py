@@ -71,7 +71,7 @@ def mine(
 
     Args:
         input: table with pairs of a query and a positive. A query may have several positives.
-        model: folder of the embedder that finds the documents, or hf://org/name.
+        model: folder of the embedder that finds the documents, modernbert_mini_en_embedder, or hf://org/name.
         output: file for the examples.
         documents: file with more documents: lines of text, or a table with one column. Default: the positives.
         reranker: folder of a reranker, whose scores count for the limits of the rules.

@@ -56,7 +56,7 @@ def predict(
     label of the model (`label text`), the labels are dropped.
 
     Args:
-        model: folder of a model, or hf://org/name.
+        model: folder of a model, a shipped model such as bert_mini_en, or hf://org/name.
         input: file, folder of RACE's files, or hf://name:configuration#split. Default: lines of standard input.
         output: file for the answers, in UTF-8. It is replaced once all answers are written. Default: standard output.
         task: data set that the input belongs to, as in `finetune`, which determines how its files are read.

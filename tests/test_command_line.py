@@ -50,6 +50,7 @@ def test_help_names_every_command(run_here):
     for name in command_line.NAMES:
         assert re.search(rf"^    {name} +\w", printed, re.MULTILINE), name
     assert run_here() == (0, printed, "") == run_here("help")
+    assert run_here("help", "completion") == run_here("completion", "--help")
     assert run_here("--version") == (0, f"kerasbert {__version__}\n", "")
 
 

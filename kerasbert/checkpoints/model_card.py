@@ -1,6 +1,7 @@
 """Model cards: the README.md of a model folder, with the metadata that the Hugging Face Hub reads."""
 
 import dataclasses
+import functools
 import math
 
 from ..core.variables import parts_of
@@ -15,6 +16,15 @@ _LOADED = """With kerasbert, on JAX, TensorFlow or PyTorch:
 import kerasbert
 
 model = kerasbert.load("{name}")
+CALL
+```"""
+_ADAPTER = """The folder contains only an adapter, for `{base}`. With kerasbert, on JAX, TensorFlow or PyTorch:
+
+```python
+from kerasbert.tasks import {task}
+
+model = {task}.from_preset("{base}"{labels})
+model.load_adapter("{name}")
 CALL
 ```"""
 _IN_PIPELINES = """With transformers:
@@ -87,12 +97,13 @@ class Description:
     limits: tuple[str, ...] = ()
 
 
-def describe(model, pairs=False):
+def describe(model, pairs=False, base=None):
     """Returns the `Description` of a model, so that the model can be freed before its card is written.
 
     Args:
         model: a backbone, objective or task.
         pairs: whether a classifier takes pairs of texts.
+        base: for a folder that will contain only an adapter, the model that it belongs to.
     """
     backbone = parts_of(model)
     task = "feature-extraction" if model is backbone else model.hub_task
@@ -106,7 +117,11 @@ def describe(model, pairs=False):
     count = sum(math.prod(variable.shape) for variable in model.weights)
     size = f"{count / 1e6:.3g} million parameters" if count >= 1e6 else f"{count:,} parameters"
     usage, libraries = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")], []
-    if hasattr(model, "generator"):
+    if base is not None:
+        named = f", labels={list(labels)!r}" if labels else ""
+        parts = {"{task}": type(model).__name__, "{base}": base, "{labels}": named, "CALL": _call(model, pairs)}
+        usage, libraries = [functools.reduce(lambda text, part: text.replace(*part), parts.items(), _ADAPTER)], ["peft"]
+    elif hasattr(model, "generator"):
         usage.append(_HALVES)
     elif task == "sentence-similarity":
         usage.append(_IN_SENTENCE_TRANSFORMERS)

@@ -61,7 +61,8 @@ def search(
             "max_sim" or "mean_max_sim". A function from a queries and b documents to scores (a, b), such as the
             `similarity` of an embedder, is accepted, too.
         ids: the ids of the documents.
-        memory: bytes of the scores, of texts or of their tokens, that are computed at once.
+        memory: bytes of the scores, of texts or of their tokens, that are computed at once, and of the vectors of
+            documents that are copied for them.
 
     Returns: a `Found`, with `numbers` and `scores` (queries, top_k) of the best documents, the best first.
 
@@ -224,12 +225,16 @@ def order_of(ids: Sequence[str] | None, count: int) -> np.ndarray:
 
 
 def _chunks(queries: Vectors, documents: Vectors, all_components: bool, memory: int) -> Iterator[tuple[slice, slice]]:
-    """Yields blocks of queries and documents whose scores, of tokens or components, take at most `memory` bytes."""
+    """Yields blocks of queries and documents, in which neither the scores nor a copy of the documents exceed `memory`.
+
+    The scores are those of tokens or components. The documents of a block are copied to scale them to length 1.
+    """
     tokens = [max(1, max(map(len, x))) if isinstance(x, list) else 1 for x in (queries, documents)]
     cost = 4 * tokens[0] * tokens[1] * (_width(documents) if all_components else 1)
     most = max(1, memory // cost)
     rows = min(size(queries), 256, most)
-    columns = min(size(documents), max(1, most // rows))
+    copied = 0 if is_sparse(documents) else 4 * tokens[1] * _width(documents)  # bytes of a document
+    columns = min(size(documents), max(1, most // rows), max(1, memory // copied) if copied else size(documents))
     for start in range(0, size(documents), columns):
         for first in range(0, size(queries), rows):
             end = min(first + rows, size(queries))

@@ -259,14 +259,14 @@ class RunLog(RunCallback):
 
 
 def connect(callbacks, count_tokens, programs=0) -> None:
-    """Passes the token counter and the number of programs to compile to callbacks, and `Checkpoints` to `RunLog`."""
+    """Passes the token counter, the number of programs to compile, and the `Checkpoints` to the callbacks of a run."""
     checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
     for callback in callbacks:
         if isinstance(callback, RunCallback):
             callback.count_tokens = count_tokens
         if isinstance(callback, Progress):
             callback.programs = programs
-        if isinstance(callback, RunLog) and callback.checkpoints is None:
+        if isinstance(callback, (RunLog, StopOnNaN)) and callback.checkpoints is None:
             callback.checkpoints = checkpoints
 
 
@@ -377,8 +377,8 @@ class StopOnNaN(RunCallback):
     """Stops the run with `TrainingDiverged` at the first loss that is not finite, before anything is saved.
 
     Args:
-        checkpoints: the run's `Checkpoints`. The error message names the newest checkpoint that is complete and
-            undamaged.
+        checkpoints: the run's `Checkpoints`, of which the error message names the newest checkpoint that is complete
+            and undamaged. Default: the `Checkpoints` callback of the same `fit`.
 
     Raises:
         TrainingDiverged: in `fit`, at the first loss that is not finite.

@@ -29,6 +29,7 @@ IGNORED = {
     r".*\.(h5|msgpack|ot|ckpt.*|onnx|gguf|mlmodel|xml)|(onnx|openvino|coreml)/.*": "the model for another program",
     r"(optimizer|scheduler|training_args|rng_state.*|scaler)\.(pt|bin|pth)|.*_(state|results)\.json": "a training run",
     r"(sparse|colbert)_linear\.pt": "heads for other kinds of vectors",
+    r"(progress|log(\.\d+)?)\.(jsonl|csv)|curves\.png": "the log of a training run",
     r"unigram\.json|tokenizer\.model": "another copy of the vocabulary",
     r"data_config\.json|eval/.*": "how the model was trained and evaluated",
     r"generation_config\.json": "settings of generate, which this model does not have",

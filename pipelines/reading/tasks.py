@@ -42,8 +42,8 @@ class TaskSpec:
         """The training data and the held-out data on the hub."""
         if self.hub is None:
             raise ValueError(
-                "`data` must be a file of examples, such as train.csv, or hf://name: only tasks that are the name of a "
-                "data set have their own. Received: no --data."
+                "--data must be given, a file of examples such as train.csv or hf://name, unless --task is the name of "
+                "a data set, such as sst2. Received: no --data."
             )
         return tuple(f"hf://{self.hub}#{split}" for split in self.splits)
 

@@ -19,7 +19,7 @@ from ..reading.examples import Examples
 from ..reading.tables import ColumnsRead
 from .adapting import Lora
 from .losses import KINDS, shown
-from .model_card import Measured
+from .model_card import Measured, public
 from .outputs import counted, write_answers
 from .reports import BestWeights, EpochProgress, HeldOut, plan_reports
 from .task_models import batches_of, cut_texts, new_model, score
@@ -228,7 +228,8 @@ class FineTuning:
 
     def describe(self, model: keras.Model) -> dict:
         """Describes the model for its card."""
-        return describe(model, pairs=self.data.kind not in KINDS and isinstance(self.data.training.x[0], tuple))
+        base = None if self.lora.rank is None or self.lora.merge else public(self.model)
+        return describe(model, self.data.kind not in KINDS and isinstance(self.data.training.x[0], tuple), base)
 
     def measured(self, sources: dict[str, str], scores: dict[str, dict], answers: dict[str, list]) -> list[Measured]:
         """What the model card says about the held-out examples."""

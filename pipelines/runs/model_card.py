@@ -93,12 +93,14 @@ def write_card(
     curves = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/curves.png"))[:1]
     training = [f"![Loss and scores during training]({curve})\n" for curve in curves] + _table("setting", recipe)[1:]
     training += _table("at the end", log or {})
+    inherited = _inherited(start)
     made = f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {keras.backend.backend()}."
     sections = [
         ("Labels", [", ".join(_label_names(labels))] if labels else []),
         ("Evaluation", evaluation[1:]),
         ("Data", _table("data", data)[1:]),
         ("Training", [*training, "", made]),
+        ("License", _license(inherited, start)),
     ]
     text = card(
         name,
@@ -108,9 +110,16 @@ def write_card(
         base_model=start.removeprefix("hf://") if start.startswith("hf://") else None,
         datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
         eval_results=_results(measured, description.task),
-        **_inherited(start),
+        **inherited,
     )
     write_text(folder / "README.md", text)
+
+
+def _license(inherited: dict, start: str) -> list[str]:
+    if "license" not in inherited:
+        return []
+    name = public(start).removeprefix("hf://")
+    return [f"`{inherited['license']}`, as `{name}`. Check that the terms of the training data allow it."]
 
 
 def _inherited(start: str) -> dict:
@@ -169,10 +178,28 @@ def _evaluation(measured: Sequence[Measured], description: Description) -> list[
         lines += ["", f"### {public(each.source)}{count}"]
         if each.repeated:
             lines += ["", f"{each.repeated:,} of these examples are also in the training data."]
-        lines += _table("metric", each.scores | baseline)
+        lines += _table("metric", _of_label(each.scores, description) | baseline)
+        lines += _one_sided(description, each.answers)
         if description.labels and each.expected:
             lines += _by_class(description.task, description.labels, each.expected, each.answers)
     return lines
+
+
+def _of_label(scores: dict, description: Description) -> dict:
+    """Says in the name of an F1 with two labels which of them it is about: the second one."""
+    if description.task != "text-classification" or len(description.labels) != 2:
+        return scores
+    return {f"f1 of `{description.labels[1]}`" if name == "f1" else name: value for name, value in scores.items()}
+
+
+def _one_sided(description: Description, answers: Sequence | None) -> list[str]:
+    """Says if nearly all answers of a classifier are the same label."""
+    if not description.labels or not answers or not all(isinstance(answer, str) for answer in answers):
+        return []
+    (label, count), *others = Counter(answers).most_common()
+    if count < 0.9 * len(answers) or len(answers) < 10:
+        return []
+    return ["", f"{count / len(answers):.0%} of the answers are `{label}`."]
 
 
 def _label_names(labels: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """LoRA, accumulation and trackers of the command `finetune`."""
 
 import json
+import re
 import sys
 
 import keras
@@ -41,6 +42,10 @@ def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labeled_file, tmp
     texts = ["the cat sat 3", "the dog sat 4"]
     assert [answer["label"] for answer in model.classify(texts)] == ["cat", "dog"]
     assert (tmp_path / "out" / "config.json").exists() == merge
+    code = re.search(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), flags=re.DOTALL)[1]
+    assert ("kerasbert.load" in code) == merge
+    if not merge:
+        assert "TextClassifier.from_preset(\"model\", labels=['cat', 'dog'])\nmodel.load_adapter(\"out\")" in code
     if merge:
         merged = kerasbert.load(tmp_path / "out")
         np.testing.assert_allclose(merged.predict(texts), model.predict(texts), atol=1e-4)

@@ -75,6 +75,18 @@ def test_blocks_of_all_sizes_find_the_same(memory):
 
 
 @pytest.mark.one_backend
+def test_few_queries_copy_few_documents():
+    """A cosine copies the documents of a block, which has at most `memory` bytes, however few the scores are."""
+    sizes = []
+
+    def similarity(queries, documents):
+        sizes.append(documents.nbytes)
+        return queries @ documents.T
+
+    search(Q[:1], D, similarity=similarity, memory=D[:7].astype("float32").nbytes)
+    assert sum(sizes) == D.nbytes and len(sizes) == -(-len(D) // 7)
+
+
 @pytest.mark.parametrize("memory", [1, 2**27])
 def test_equal_scores_are_in_the_order_of_ids(memory):
     vectors = np.eye(3, dtype="float32")[[0, 1, 1, 2, 0, 1]]

@@ -24,7 +24,7 @@ from kerasbert.training import (
     read_log,
     reporting,
 )
-from kerasbert.training.reporting import in_lines
+from kerasbert.training.reporting import connect, in_lines
 
 
 def csv_rows(folder):
@@ -170,6 +170,13 @@ def test_nan_stops_at_its_step(tiny, tmp_path, broken):
         assert checkpoints.restore(model) == last
         tiny.train(model, last, 12, [checkpoints, StopOnNaN(checkpoints)])  # good batches: the run goes on
         assert checkpoints.newest.name == "step_00000012.safetensors"
+
+
+@pytest.mark.one_backend
+def test_nan_names_the_checkpoints_among_the_callbacks(tmp_path):
+    stop, other, checkpoints = StopOnNaN(), StopOnNaN(Checkpoints(tmp_path / "other")), Checkpoints(tmp_path)
+    connect([stop, other, checkpoints], None)
+    assert stop.checkpoints is checkpoints and other.checkpoints.folder == tmp_path / "other"
 
 
 @pytest.mark.one_backend

@@ -110,6 +110,8 @@ def test_license_and_language_are_those_of_the_start(bert, tmp_path, card, expec
     data = ModelCard.load(tmp_path / "README.md").data
     assert (data.get("license"), data.get("language")) == expected
     assert data.get("license_name") == ("mine" if expected[0] == "other" else None)
+    text = (tmp_path / "README.md").read_text()
+    assert (f"`{expected[0]}`, as `start`. Check that the terms" in text) == (expected[0] is not None)
 
 
 def test_examples_that_were_trained_on_are_counted(bert, tmp_path):
@@ -118,6 +120,15 @@ def test_examples_that_were_trained_on_are_counted(bert, tmp_path):
     text = written(tmp_path, model, measured)
     assert "### x.csv, 4 examples\n\n3 of these examples are also in the training data.\n" in text
     assert text.count("also in the training data") == 1
+
+
+def test_the_label_of_an_f1_and_answers_that_are_all_alike(bert, tmp_path):
+    expected, answers = ["bad", "good"] * 10, ["bad"] * 19 + ["good"]
+    measured = [Measured("x", {"accuracy": 0.55, "f1": 0.1}, 20, expected, answers)]
+    text = written(tmp_path, TextClassifier(bert, labels=["bad", "good"]), measured)
+    assert "| f1 of `good` | 0.1 |" in text and "\n\n95% of the answers are `bad`.\n" in text
+    text = written(tmp_path, TextClassifier(bert, labels=["bad", "good"]), [Measured("x", {}, 20, expected, expected)])
+    assert "of the answers are" not in text
 
 
 def test_many_classes_show_their_confusions(bert, tmp_path):
