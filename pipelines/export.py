@@ -28,7 +28,8 @@ def export(
     The program is compared with the model before the folder appears. Nothing is written if the export fails.
 
     Args:
-        model: folder of a task model, a masked or causal language model or an encoder-decoder, or hf://org/name.
+        model: folder of a task model, a language model or an encoder-decoder, a shipped model such as bert_mini_en, or
+            hf://org/name.
         output: the folder to write. It must not exist, be empty, or contain an earlier export.
         format: format of the program, for ONNX Runtime, OpenVINO, TensorFlow (Serving) or LiteRT. onnxruntime is ONNX
             with layers that are fused for ONNX Runtime, and faster there.

@@ -1,7 +1,6 @@
 """Model cards: the README.md of a model folder, with the metadata that the Hugging Face Hub reads."""
 
 import dataclasses
-import functools
 import math
 
 from ..core.variables import parts_of
@@ -16,15 +15,6 @@ _LOADED = """With kerasbert, on JAX, TensorFlow or PyTorch:
 import kerasbert
 
 model = kerasbert.load("{name}")
-CALL
-```"""
-_ADAPTER = """The folder contains only an adapter, for `{base}`. With kerasbert, on JAX, TensorFlow or PyTorch:
-
-```python
-from kerasbert.tasks import {task}
-
-model = {task}.from_preset("{base}"{labels})
-model.load_adapter("{name}")
 CALL
 ```"""
 _IN_PIPELINES = """With transformers:
@@ -118,9 +108,7 @@ def describe(model, pairs=False, base=None):
     size = f"{count / 1e6:.3g} million parameters" if count >= 1e6 else f"{count:,} parameters"
     usage, libraries = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")], []
     if base is not None:
-        named = f", labels={list(labels)!r}" if labels else ""
-        parts = {"{task}": type(model).__name__, "{base}": base, "{labels}": named, "CALL": _call(model, pairs)}
-        usage, libraries = [functools.reduce(lambda text, part: text.replace(*part), parts.items(), _ADAPTER)], ["peft"]
+        usage, libraries = [_of_adapter(model, base, labels, _call(model, pairs))], ["peft"]
     elif hasattr(model, "generator"):
         usage.append(_HALVES)
     elif task == "sentence-similarity":
@@ -132,6 +120,24 @@ def describe(model, pairs=False, base=None):
     purpose = f"A {family} model with {size} that {purpose}."
     limits = _limits(model, backbone, labels)
     return Description(task, family, purpose, "\n\n".join(usage), tuple(libraries), labels, limits)
+
+
+def _of_adapter(model, base, labels, call):
+    """Returns how to use a folder that contains only an adapter."""
+    task, problem = type(model).__name__, getattr(model, "problem", "classes")
+    arguments = [f'"{base}"']
+    arguments += [f"labels={list(labels)!r}"] if labels else []
+    arguments += [f'problem="{problem}"'] if problem != "classes" else []
+    lines = [
+        f"The folder contains only an adapter, for `{base}`. With kerasbert, on JAX, TensorFlow or PyTorch:\n",
+        "```python",
+        f"from {type(model).__module__.rpartition('.')[0]} import {task}\n",
+        f"model = {task}.from_preset({', '.join(arguments)})",
+        'model.load_adapter("{name}")',
+        *([call] if call else []),
+        "```",
+    ]
+    return "\n".join(lines)
 
 
 def _in_transformers(model, task, auto_class, pairs):

@@ -124,13 +124,13 @@ def _license(inherited: dict, start: str) -> list[str]:
 
 def _inherited(start: str) -> dict:
     """License and languages of the model that training started from, as far as its own card says so."""
-    if start.startswith("hf://"):  # its card was downloaded with the model
-        found = try_to_load_from_cache(start.removeprefix("hf://"), "README.md")
-    else:
-        found = find_folder(start) / "README.md" if start else None
     try:
+        if start.startswith("hf://"):  # its card was downloaded with the model
+            found = try_to_load_from_cache(start.removeprefix("hf://"), "README.md")
+        else:
+            found = find_folder(start) / "README.md" if start else None
         known = metadata_load(found) if isinstance(found, (str, Path)) else None
-    except (OSError, ValueError, YAMLError):  # there is no card, or its metadata cannot be read
+    except (OSError, ValueError, YAMLError):  # there is no such folder any more, no card, or no metadata in it
         return {}
     return {name: known[name] for name in INHERITED if name in known} if isinstance(known, dict) else {}
 

@@ -113,7 +113,7 @@ def attention(
     """Draws the attention of a model: lines between the tokens of one head, and thumbnails of all heads.
 
     Args:
-        model: folder of a model of any kind, or hf://org/name.
+        model: folder of a model of any kind, a shipped model such as bert_mini_en, or hf://org/name.
         text: the text. For an encoder-decoder, the text that the encoder reads.
         second: the second text of a pair. For an encoder-decoder, the text that the decoder reads.
         block: block of the head that is shown first.
@@ -184,7 +184,7 @@ def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[
     each token was replaced.
 
     Args:
-        model: folder of a model, or hf://org/name.
+        model: folder of a model, a shipped model such as bert_mini_en, or hf://org/name.
         texts: texts with the mask token of the model, such as [MASK].
         top: number of tokens to show.
         output: files: .html for a page, .png and .svg for images.
@@ -210,7 +210,7 @@ def neighbors(
     """Shows the neighbors of a word in a table of vectors, and in a model, where they depend on the sentence.
 
     Args:
-        model: folder of a model, or hf://org/name.
+        model: folder of a model, a shipped model such as bert_mini_en, or hf://org/name.
         word: the word.
         sentences: sentences, some of which contain the word. All words in them are candidates for its neighbors in
             context.

@@ -8,9 +8,10 @@ from huggingface_hub import ModelCard
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Tokenizer
 from kerasbert.metrics import by_class
-from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig, WordVectors, WordVectorsConfig
-from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, SkipGram
+from kerasbert.models import T5, Bert, BertConfig, Electra, ElectraConfig, T5Config, WordVectors, WordVectorsConfig
+from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, Seq2SeqLM, SkipGram
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from kerasbert.training import add_lora
 from pipelines.runs.model_card import Measured, write_card
 
 pytestmark = pytest.mark.one_backend
@@ -122,6 +123,13 @@ def test_examples_that_were_trained_on_are_counted(bert, tmp_path):
     assert text.count("also in the training data") == 1
 
 
+@pytest.mark.parametrize("start", ["bert.tiny", "no/such/folder", "hf://not/a/name", "hf://"])
+def test_a_start_that_is_no_folder_has_no_license(bert, tmp_path, start):
+    """`init_from` of a recipe may be the name of another recipe, and folders may be gone after a long training."""
+    text = written(tmp_path, bert, start=start)
+    assert "## License" not in text and ModelCard.load(tmp_path / "README.md").data.get("license") is None
+
+
 def test_the_label_of_an_f1_and_answers_that_are_all_alike(bert, tmp_path):
     expected, answers = ["bad", "good"] * 10, ["bad"] * 19 + ["good"]
     measured = [Measured("x", {"accuracy": 0.55, "f1": 0.1}, 20, expected, answers)]
@@ -183,6 +191,31 @@ def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
             assert f"{folder.name}/generator" in other
             with pytest.warns(UserWarning, match="has no weights for classifier"):
                 exec(other, names)
+
+
+@pytest.mark.parametrize("kind", ["label", "score", "labels", "tags", "questions", "sequences"])
+def test_the_code_for_an_adapter_runs(bert, tokenizer, tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    t5 = T5(T5Config(59, num_layers=1, hidden_dim=8, num_heads=2, head_dim=4, feed_forward_dim=12))
+    model = {
+        "label": lambda: TextClassifier(bert, labels=["it's", "not"], tokenizer=tokenizer),
+        "score": lambda: TextClassifier(bert, problem="score", tokenizer=tokenizer),
+        "labels": lambda: TextClassifier(bert, labels=["a", "b"], problem="labels", tokenizer=tokenizer),
+        "tags": lambda: TokenClassifier(bert, labels=["O", "B-X"], tokenizer=tokenizer),
+        "questions": lambda: QuestionAnswerer(bert, tokenizer=tokenizer),
+        "sequences": lambda: Seq2SeqLM(t5, tokenizer=tokenizer),
+    }[kind]()
+    model.save_to_preset(tmp_path / "base")
+    add_lora(model, rank=2)
+    model.save_adapter(tmp_path / "adapter", "base")
+    write_card(tmp_path / "adapter", "A model", {}, {}, {}, describe(model, base="base"))
+    code, *others = re.findall(r"```python\n(.*?)```", (tmp_path / "adapter/README.md").read_text(), flags=re.S)
+    names = {}
+    exec(code, names)
+    assert type(names["model"]) is type(model) and not others
+    if kind != "sequences":
+        assert getattr(names["model"], "labels", None) == getattr(model, "labels", None)
+    assert getattr(names["model"], "problem", None) == getattr(model, "problem", None)
 
 
 def test_scores_by_class():
