@@ -24,7 +24,8 @@ var Scorer = {
       const query = new URLSearchParams(window.location.search).get("q");
       const number = Search._index.docnames.indexOf(page);
       const stemmer = new Stemmer();
-      for (const word of new Set(splitQuery(query.toLowerCase()).map((each) => stemmer.stemWord(each)))) {
+      const words = splitQuery(query.toLowerCase()).filter((word) => !stopwords.has(word));
+      for (const word of new Set(words.map((each) => stemmer.stemWord(each)))) {
         const pages = Object.hasOwn(Search._index.titleterms, word) ? Search._index.titleterms[word] : [];
         if ([pages].flat().includes(number)) found += WEIGHTS.heading;
       }
@@ -32,3 +33,22 @@ var Scorer = {
     return found;
   },
 };
+
+// Sphinx finds the pages that have all words of a query. If there are none, the pages with some of them are found, ranked
+// by the sum of the scores of their words. Sphinx loads this file after the script that defines `Search`.
+{
+  const search = Search._performSearch;
+  Search._performSearch = (query, words, excluded, highlighted, names) => {
+    const found = search(query, words, excluded, highlighted, names);
+    if (found.length || words.size < 2) return found;
+    const hits = new Map();
+    for (const word of words) {
+      for (const hit of search("", new Set([word]), excluded, highlighted, new Set())) {
+        const earlier = hits.get(hit[0]);
+        if (earlier) earlier[4] += hit[4];
+        else hits.set(hit[0], hit);
+      }
+    }
+    return [...hits.values()].sort(_orderResultsByScoreThenName);
+  };
+}

@@ -2,7 +2,7 @@
 
 `Search` reads `searchindex.js` and ranks as the `searchtools.js` of Sphinx 9 does: titles, entries of the index,
 objects, and words of the text, with the weights of `scorer.js`. A hit counts once, with its best score; equal scores
-are in the order of their titles.
+are in the order of their titles. If nothing is found, the pages with some of the words are.
 """
 
 import json
@@ -177,6 +177,11 @@ QUERIES = {
     "DistributedDataParallel": "scaling",
     "star rating": "guides/classify",
     "resume fine-tuning": "troubleshooting",
+    # No page has all of these words.
+    "how do I export my classifier to onnx and serve it": "guides/export",
+    "my model predicts only one class": "troubleshooting",
+    "texts longer than 512 tokens": "guides/classify",
+    "speed benchmark hardware": "results/speed",
 }
 
 
@@ -200,7 +205,10 @@ class Search:
         kept = [word.lower() for word in split if word.lower() not in self.stopwords and not re.fullmatch(r"\d+", word)]
         main, other = self._entries(lower)
         hits = [*self._titles(lower), *main, *self._objects({word.lower() for word in split})]
-        hits += self._words(list(dict.fromkeys(self.stem(word) for word in kept)))
+        words = list(dict.fromkeys(self.stem(word) for word in kept))
+        hits += self._words(words, words)
+        if not hits and not other and len(words) > 1:  # no page has all words
+            hits = self._sums(words)
         found = {}  # in the order of the results; the best of equal ones comes first
         for page, title, anchor, description, score in [*self._sorted(hits), *self._sorted(other)]:
             found.setdefault((page, title, anchor, description), score)
@@ -248,7 +256,15 @@ class Search:
                     anchor = full if anchor == "" else f"{kind_name}-{full}" if anchor == "-" else anchor
                     yield page, full, f"#{anchor}", f"{kind_title}, in {title}", score
 
-    def _words(self, words):
+    def _sums(self, words):
+        """The pages with some of the words, with the sums of the scores of each word."""
+        sums = {}
+        for hit in (hit for word in words for hit in self._words([word], words)):
+            sums[hit[:4]] = sums.get(hit[:4], 0) + hit[4]
+        return [(*hit, score) for hit, score in sums.items()]
+
+    def _words(self, words, query):
+        """The pages with all `words`, which are those of the query or one of them."""
         scores = {}  # {page: {word: score}}
         for word in words:
             for pages, score in self._pages_of(word):
@@ -257,7 +273,7 @@ class Search:
         long = sum(len(word) > 2 for word in words)
         for page, found in scores.items():
             if len(found) in (len(words), long):
-                in_headings = sum(page in self._pages_with_heading(word) for word in words)
+                in_headings = sum(page in self._pages_with_heading(word) for word in query)
                 score = max(found.values()) + self._weight(page) + WEIGHTS["heading"] * in_headings
                 yield page, self.index["titles"][page], "", None, score
 
