@@ -196,7 +196,7 @@ def _one_sided(description: Description, answers: Sequence | None) -> list[str]:
     """Says if nearly all answers of a classifier are the same label."""
     if not description.labels or not answers or not all(isinstance(answer, str) for answer in answers):
         return []
-    (label, count), *others = Counter(answers).most_common()
+    label, count = Counter(answers).most_common(1)[0]
     if count < 0.9 * len(answers) or len(answers) < 10:
         return []
     return ["", f"{count / len(answers):.0%} of the answers are `{label}`."]
