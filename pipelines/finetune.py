@@ -175,7 +175,6 @@ def read_data(
     training = read_task(spec, data, training=True, say=columns.append, **reading)
     print(*columns, sep="\n", end="\n" * len(columns))
     testing = {name: read_task(spec, path, **reading) for name, path in sources.items()}
-    repeated = _counted_repeated(training, testing, data, sources)
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels:
         for name, path in sources.items():
@@ -187,6 +186,8 @@ def read_data(
     print(said + (f", labels {counted_labels(labels, training)}" if labels else ""))
     rows = validation_rows(len(shown) * options.epochs, options.epochs, options.chooses)
     rows = MOST_ROWS if options.validate_every else rows
+    repeated = count_repeated(training, testing)
+    _say_repeated(repeated, testing, data, sources)
     if validation and (few := few_enough(validation, rows)) is not validation:
         print(f"validation during training on {len(few):,} of {len(validation):,} examples, evenly spaced")
         validation = few
@@ -195,18 +196,14 @@ def read_data(
     return TaskData(kind, labels, shown, validation, testing, len(training), wording, **more)
 
 
-def _counted_repeated(
-    training: Examples, testing: dict[str, Examples], data: str, sources: dict[str, str]
-) -> dict[str, int]:
-    """Counts the held-out examples that are trained on, as `count_repeated`, and prints these numbers."""
-    repeated = count_repeated(training, testing)
+def _say_repeated(repeated: dict[str, int], testing: dict[str, Examples], data: str, sources: dict[str, str]) -> None:
+    """Prints how many held-out examples are trained on."""
     for name, count in repeated.items():
         if count:
             print(
                 f"{count:,} of the {counted(len(testing[name]), 'example')} of {sources[name]} are also in {data}, so "
                 "they do not show how well the model does on new ones"
             )
-    return repeated
 
 
 def _said_examples(examples: Examples, shown: Examples) -> str:
@@ -241,7 +238,7 @@ def read_texts(
         name: read_texts_or_searches(path, spec.columns, objective.text_columns, reading, options.limit)
         for name, path in sources.items()
     }
-    repeated = _counted_repeated(training, testing, data, sources)
+    repeated = count_repeated(training, testing)
     if spec.kind in EMBEDDERS:
         training = expanded(training, data)
     for name, path in sources.items():
@@ -252,6 +249,7 @@ def read_texts(
     if spec.kind in EMBEDDERS:
         check_examples(loss, shown, options.batch_size, data)
     print(_said_examples(training, shown))
+    _say_repeated(repeated, testing, data, sources)
     more = dict(columns=next(iter(columns), None), repeated=repeated)
     return TaskData(spec.kind, [], shown, validation, testing, len(training), objective=loss, **more)
 

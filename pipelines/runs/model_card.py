@@ -10,7 +10,6 @@ from pathlib import Path, PurePath
 
 import keras
 from huggingface_hub import EvalResult, metadata_load, try_to_load_from_cache
-from yaml import YAMLError
 
 import kerasbert
 from kerasbert import metrics
@@ -124,6 +123,8 @@ def _license(inherited: dict, start: str) -> list[str]:
 
 def _inherited(start: str) -> dict:
     """License and languages of the model that training started from, as far as its own card says so."""
+    from yaml import YAMLError  # a dependency of huggingface_hub, which reads the metadata
+
     try:
         if start.startswith("hf://"):  # its card was downloaded with the model
             found = try_to_load_from_cache(start.removeprefix("hf://"), "README.md")
