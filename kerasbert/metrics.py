@@ -115,7 +115,7 @@ def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
 
 
 def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
-    """The fraction of pairs in which the acceptable sentence has the higher score. Ties count as errors.
+    """The fraction of pairs in which the acceptable sentence has the higher score. Ties count one half.
 
     Papers: Marvin, Linzen 2018 (arXiv 1808.09031); Warstadt et al. 2019 (BLiMP, arXiv 1912.00582).
 
@@ -125,7 +125,7 @@ def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
     """
     sides = [[s["score"] if isinstance(s, Mapping) else s for s in side] for side in (acceptable, unacceptable)]
     better, worse = _numbers(*sides)
-    return float(np.mean(better > worse))
+    return float(np.mean((better > worse) + (better == worse) / 2))
 
 
 def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:

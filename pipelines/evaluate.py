@@ -101,6 +101,8 @@ def evaluate(
         ]
         scores = flat({name: scores for name, (scores, _) in zip(sources, found, strict=True)})
     elif kind is None and corpus:
+        if answers is not None:
+            raise ValueError("--answers needs examples. Received: --answers with --corpus. Leave it out.")
         scores, found = score_language_model(loaded, model, corpus, batch_size, length, steps), []
     else:
         raise ValueError(
@@ -171,14 +173,15 @@ def _scored(
     columns: Columns,
     files: Files,
     generation: Generation,
-) -> tuple[dict, tuple[Examples, list] | None]:
+) -> tuple[dict, tuple[Examples, list]]:
     """Evaluates a task model on examples, or a language model on minimal pairs.
 
-    Returns: the scores, and the examples with the answers to them, or None for minimal pairs.
+    Returns: the scores, and the examples with the answers to them.
     """
     if kind is None:
         pairs = read_minimal_pairs(path, Reading(files.encoding, files.format), columns or GUESSED)
-        return pair_scores(model, pairs, batch_size), None
+        scores, examples, answers = pair_scores(model, pairs, batch_size)
+        return scores, (examples, answers)
     if kind in KINDS_OF_TEXTS:
         examples = read_texts_or_searches(path, columns, (), Reading(files.encoding, files.format), None)
         scores, answers = score(model, examples, batch_size)

@@ -39,7 +39,7 @@ class BM25:
         b: float = 0.4,
         language: str | None = "english",
     ):
-        _check_list(documents, "documents")
+        check_list(documents, "documents")
         library, self._stemmer, self._stop_words = required("bm25s", "retrieval"), None, []
         if language is not None:
             stemmers = required("Stemmer", "retrieval")
@@ -69,7 +69,7 @@ class BM25:
         Raises:
             ValueError: if `queries` is a single str, or `top_k` is not from 1 to the number of documents.
         """
-        _check_list(queries, "queries")
+        check_list(queries, "queries")
         best = Best(len(queries), check_top_k(top_k, len(self.order)), self.order)
         for row, words in enumerate(self._words(queries)):
             known = [word for word in words if word in self._index.vocab_dict]
@@ -79,9 +79,13 @@ class BM25:
         return best.found()
 
 
-def _check_list(texts, what):
+def check_list(texts, what):
+    """Raises a ValueError unless texts are a list of str."""
     if isinstance(texts, str):
         raise ValueError(f"`{what}` must be a list of str. Received: {texts!r:.60}, one str. Use [{texts!r:.60}].")
+    wrong = next(((number, text) for number, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise ValueError(f"`{what}` must be a list of str. Received: {wrong[1]!r:.60}, as text {wrong[0]}.")
 
 
 # The stop words of Lucene.

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras import ops
 
-from .loss import Loss, check_choice
+from .loss import Loss, check_choice, check_least
 from .similarity import SIMILARITIES, cosine, euclidean
 
 
@@ -61,7 +61,7 @@ class DistillKL(Loss):
         min_max: whether the student's scores are scaled to [0, 1] in each row, as in PyLate.
 
     Raises:
-        ValueError: if `similarity` is unknown, or an option has the wrong type.
+        ValueError: if `similarity` is unknown, an option has the wrong type, or a temperature is not above 0.
     """
 
     temperature: float = 1.0
@@ -71,6 +71,10 @@ class DistillKL(Loss):
 
     targets = "teacher_scores"
     min_texts = 3
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "temperature", "teacher_temperature", exclusive=True)
 
     def call(self, vectors, labels, step):
         return self.of_scores(document_scores(vectors, self.similarity), labels, step)
@@ -86,6 +90,15 @@ class DistillKL(Loss):
         return self.temperature**2 * step.mean(ops.sum(ops.exp(teacher) * (teacher - student), axis=1))
 
 
+def check_width(loss, labels, width):
+    """Raises a ValueError if the teacher's vectors have another width than those of the model."""
+    if labels.shape[-1] != width:
+        raise ValueError(
+            f"The teacher's vectors must have the width of the model's for {loss.name}, {width}. Received: "
+            f"{labels.shape[-1]}. Give the model a dense layer of that width, or project the teacher's vectors."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class EmbeddingMSE(Loss):
     """The distance of the vectors to a teacher's, as a mean over the texts of an example.
@@ -98,7 +111,7 @@ class EmbeddingMSE(Loss):
         metric: "mse", the mean over the components; "l2", the Euclidean distance; or "cosine", 1 - cosine similarity.
 
     Raises:
-        ValueError: if `metric` is unknown.
+        ValueError: if `metric` is unknown. In training, if the teacher's vectors have another width than the model's.
     """
 
     metric: str = "mse"
@@ -111,6 +124,7 @@ class EmbeddingMSE(Loss):
         check_choice(self, "metric", ("mse", "l2", "cosine"))
 
     def call(self, vectors, labels, step):
+        check_width(self, labels, vectors[0].shape[-1])
         labels = ops.stop_gradient(ops.cast(labels, "float32"))
         distances = {
             "mse": lambda x, y: ops.mean(ops.square(x - y), axis=-1),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ class Collection:
     Args:
         documents: {id: text}.
         queries: {id: text}.
-        relevant: {query: {document: grade}}. A grade above 0 is relevant.
+        relevant: {query: {document: grade}}. A grade above 0 is relevant. {query: documents} stands for a grade of 1
+            for each of them.
 
     Raises:
-        ValueError: if there are no documents, no query has a relevant document, or a judgment has an unknown id.
+        ValueError: if there are no documents, a text is no str, no query has a relevant document, or a judgment has an
+            unknown id.
 
     Example:
         >>> from kerasbert.retrieval import Collection, retrieve
@@ -36,9 +38,21 @@ class Collection:
 
     documents: Mapping[str, str]
     queries: Mapping[str, str]
-    relevant: Mapping[str, Mapping[str, float]]
+    relevant: Mapping[str, Mapping[str, float] | Iterable[str]]
 
     def __post_init__(self) -> None:
+        for query, grades in self.relevant.items():
+            if isinstance(grades, str) or not isinstance(grades, Iterable):
+                raise ValueError(f"Judgments must be {{document: grade}}. Received: {grades!r:.60} for {query!r}.")
+        graded = {
+            query: grades if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
+            for query, grades in self.relevant.items()
+        }
+        object.__setattr__(self, "relevant", graded)
+        for what, texts in (("document", self.documents), ("query", self.queries)):
+            wrong = next((name for name, text in texts.items() if not isinstance(text, str)), None)
+            if wrong is not None:
+                raise ValueError(f"Texts must be str. Received: {texts[wrong]!r:.60} for the {what} {wrong!r}.")
         if not self.documents or not self.judged:
             raise ValueError(
                 "A collection needs documents, and a query with a relevant document. Received: "

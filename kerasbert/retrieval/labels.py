@@ -20,6 +20,13 @@ def _numbers(y, rows, loss, shapes):
     return y
 
 
+def _vectors(y, loss):
+    try:
+        return np.asarray(y, "float32")
+    except (TypeError, ValueError):
+        raise ValueError(f"The labels of {loss.name} must be vectors of one width. Received: {y!r:.60}.") from None
+
+
 def _read_numbers(y, rows, columns, loss):
     """one number per example; only their order matters"""
     y = _numbers(y, rows, loss, [(rows,)])
@@ -48,7 +55,11 @@ def _read_binary(y, rows, columns, loss):
 
 def _read_groups(y, rows, columns, loss):
     """one class per text, as a number or a name"""
-    names, indices = np.unique(np.asarray(y), return_inverse=True)
+    labels = np.asarray(y)
+    missing = next((label for label in labels.reshape(-1) if label is None or label != label), 0)
+    if missing is None or missing != missing:
+        raise ValueError(f"{loss.name} needs a class for each example. Received: {missing}. Drop the example.")
+    names, indices = np.unique(labels, return_inverse=True)
     if indices.size != rows:
         raise ValueError(f"{loss.name} needs one class per example, {rows}. Received: {indices.size}.")
     if len(names) < 2 or len(names) == rows:
@@ -61,7 +72,9 @@ def _read_groups(y, rows, columns, loss):
 
 def _read_classes(y, rows, columns, loss):
     """one class per pair, as a number or a name"""
-    return indices_of(loss.labels, y)
+    indices = indices_of(loss.labels, y)
+    check_indices(loss, indices)
+    return indices
 
 
 def _read_margins(y, rows, columns, loss):
@@ -78,7 +91,7 @@ def _read_teacher_scores(y, rows, columns, loss):
 
 def _read_vectors(y, rows, columns, loss):
     """per example the teacher's vector, or one for each of its texts"""
-    y = np.asarray(y, "float32")
+    y = _vectors(y, loss)
     if y.ndim not in (2, 3) or y.shape[0] != rows or (y.ndim == 3 and y.shape[1] != columns):
         raise ValueError(
             f"The labels of {loss.name} must be vectors, ({rows}, width) or ({rows}, {columns}, width). Received: "
@@ -89,7 +102,7 @@ def _read_vectors(y, rows, columns, loss):
 
 def _read_guides(y, rows, columns, loss):
     """the guide's vector of every text"""
-    y = np.asarray(y, "float32")
+    y = _vectors(y, loss)
     if y.ndim != 3 or y.shape[:2] != (rows, columns):
         raise ValueError(
             f"The labels of {loss.name} must be the guide's vectors, ({rows}, {columns}, width). Received: {y.shape}."
@@ -145,8 +158,8 @@ READERS = {
     "values": _read_values,
     "relevance": _read_relevance,
 }
-# The kinds of labels of scores from which nothing is learned if all are equal.
-COMPARED = ("probabilities", "values", "classes", "relevance")
+# The kinds of labels from which nothing is learned if all are equal.
+COMPARED = ("binary", "probabilities", "values", "classes", "relevance")
 
 
 def check_texts(loss, texts, batch_size):
@@ -160,6 +173,33 @@ def check_texts(loss, texts, batch_size):
         )
     if len(set(map(tuple, texts))) == 1:
         raise ValueError(f"{loss.name} compares the examples of a batch. Received: {len(texts)} equal examples.")
+
+
+def check_not_empty(examples):
+    """Raises a ValueError if a text of an example is empty."""
+    for number, texts in enumerate(examples):
+        if not all(text.strip() for text in texts):
+            what = "text" if len(texts) == 1 else "document" if texts[0].strip() else "query"
+            raise ValueError(f"Texts for training must not be empty. Received: an empty {what}, in example {number}.")
+
+
+def check_positives(loss, texts):
+    """Raises a ValueError if all examples have the same positive, for a loss whose negatives are other positives."""
+    if len({positive for _, positive, *_ in texts}) == 1:
+        raise ValueError(
+            f"{loss.name} takes the positives of other examples as negatives. Received: the same positive in all "
+            f"{len(texts)} examples, {texts[0][1]!r:.60}. Add negatives, or examples with other positives."
+        )
+
+
+def check_indices(loss, indices):
+    """Raises a ValueError if an index of a class is none of those of the loss."""
+    wrong = next((index for index in indices if not 0 <= index < len(loss.labels)), None)
+    if wrong is not None:
+        raise ValueError(
+            f"The labels of {loss.name} must be indices from 0 to {len(loss.labels) - 1}, for {list(loss.labels)}. "
+            f"Received: {wrong}. Name the classes, or give their number: {loss.name}(labels=...)."
+        )
 
 
 def check_differences(loss, labels, counts=None):

@@ -2,13 +2,14 @@
 
 import dataclasses
 import typing
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from keras import ops
 
 from ..data.text.json_files import check_types
-from .labels import READERS, check_texts
+from .labels import COMPARED, READERS, check_differences, check_texts
 from .similarity import DISTANCES, SIMILARITIES
 
 _CLASSES: dict[str, type] = {}
@@ -108,8 +109,7 @@ class Loss:
                 object.__setattr__(self, field.name, tuple(getattr(self, field.name)))
         hints = {name: hint for name, hint in typing.get_type_hints(type(self)).items() if _is_of_json(hint)}
         check_types({field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, hints, self.name)
-        if self.chunk is not None and self.chunk < 1:
-            raise ValueError(f"`chunk` must be a number of examples, at least 1. Received: {self.chunk}.")
+        check_least(self, 1, "chunk")
 
     def call(self, vectors: Any, labels: Any, step: Step) -> Any:
         """Computes the loss, a float32 scalar. The vectors are float32."""
@@ -169,6 +169,19 @@ class Loss:
             raise ValueError(f"{self.name} needs labels: {READERS[self.targets].__doc__}. Received: y=None.")
         return READERS[self.targets](y, rows, columns, self)
 
+    def check_labels(self, labels: np.ndarray | None, counts: Sequence[int] | None = None) -> None:
+        """Checks that labels differ somewhere, because otherwise only a constant can be learned from them.
+
+        Args:
+            labels: the result of `read_labels`.
+            counts: the number of documents of each query, for the labels of lists.
+
+        Raises:
+            ValueError: if all labels, or for lists the labels of every query, are equal.
+        """
+        if self.targets in COMPARED:
+            check_differences(self, labels, counts)
+
     # === Training ===
 
     @property
@@ -183,6 +196,11 @@ class Loss:
     def features(self, vectors: Any) -> Any:
         """The input of that layer, for the columns of vectors."""
         raise NotImplementedError
+
+    @property
+    def similarity_name(self) -> str | None:
+        """How the loss compares vectors, if this is an option of it."""
+        return getattr(self, "similarity", None)
 
     # === JSON ===
 
@@ -256,6 +274,22 @@ def check_choice(loss, field, table):
     value = getattr(loss, field, None)
     if value is not None and not (isinstance(value, str) and value in table):
         raise ValueError(f"`{field}` of {loss.name} must be one of {', '.join(table)}. Received: {value!r}.")
+
+
+def check_least(loss, least, *fields, exclusive=False):
+    """Raises a ValueError unless fields of the loss are None, or at least (or, exclusively, above) a number.
+
+    Args:
+        least: the number.
+        fields: names of fields.
+        exclusive: whether the number itself is not allowed.
+    """
+    for field in fields:
+        value = getattr(loss, field)
+        if value is None or value > least or (value == least and not exclusive):
+            continue
+        bound = f"above {least}" if exclusive else f"at least {least}"
+        raise ValueError(f"`{field}` of {loss.name} must be {bound}. Received: {value}.")
 
 
 def _is_of_json(hint):

@@ -2,12 +2,15 @@
 
 import collections
 import dataclasses
+import typing
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..data.text.json_files import check_types
+from .bm25 import check_list
 from .evaluation import is_embedder, pair_scores
 from .search import SIMILARITIES, rows_of, search
 
@@ -32,7 +35,7 @@ class NegativeRules:
 
     Raises:
         ValueError: if `num_negatives` is below 1, `range_min` is below 0, `range_max` leaves fewer candidates than
-            `num_negatives`, or `sampling` is unknown.
+            `num_negatives`, `sampling` is unknown, or a number has the wrong type or is NaN.
     """
 
     num_negatives: int = 3
@@ -45,6 +48,7 @@ class NegativeRules:
     sampling: str = "top"
 
     def __post_init__(self) -> None:
+        check_types(dataclasses.asdict(self), typing.get_type_hints(type(self)), "NegativeRules")
         if self.num_negatives < 1 or self.range_min < 0 or self.sampling not in ("top", "random"):
             raise ValueError(
                 "`num_negatives` must be at least 1, `range_min` at least 0, and `sampling` top or random. Received: "
@@ -123,7 +127,9 @@ def mine_hard_negatives(
 
     Returns: a list of tuples, in the order of the first occurrence of the queries.
 
-    Raises: ValueError if a pair is not two str, or `layout`, `reranker`, or the vectors of `model` are not suitable.
+    Raises:
+        ValueError: if a pair is not two str, `corpus` is no list of str, or `layout`, `reranker` or the vectors of
+            `model` are not suitable.
 
     Example:
         >>> import kerasbert
@@ -134,6 +140,7 @@ def mine_hard_negatives(
         'Where do I type my password?'
     """
     _check_arguments(layout, include_positives, reranker)
+    check_list(corpus, "corpus")
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
@@ -171,7 +178,7 @@ def _check_arguments(layout, include_positives, reranker):
 
 def _positives(pairs):
     """{query: its positives}, each once."""
-    wrong = next((pair for pair in pairs if len(pair) != 2 or not all(isinstance(text, str) for text in pair)), None)
+    wrong = next((pair for pair in pairs if not _is_pair(pair)), None)
     if wrong is not None or not len(pairs):
         received = "none" if wrong is None else f"{wrong!r:.60}"
         raise ValueError(f"There must be pairs of a query and a positive. Received: {received}.")
@@ -180,6 +187,11 @@ def _positives(pairs):
         if positive not in positives.setdefault(query, []):
             positives[query].append(positive)
     return positives
+
+
+def _is_pair(pair):
+    is_row = isinstance(pair, (tuple, list)) and len(pair) == 2
+    return is_row and all(isinstance(text, str) for text in pair)
 
 
 def _vectors(model, queries, documents, batch_size):

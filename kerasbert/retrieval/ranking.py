@@ -4,7 +4,8 @@ import dataclasses
 
 from keras import ops
 
-from .loss import Loss, check_choice
+from .labels import check_positives
+from .loss import Loss, check_choice, check_least
 from .similarity import HIDDEN, SIMILARITIES, all_cosines, unit
 
 DIRECTIONS = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
@@ -36,8 +37,9 @@ class MultipleNegatives(Loss):
         mask_duplicates: whether texts that equal the row's own positive are left out, where the texts are known.
 
     Raises:
-        ValueError: if `similarity`, `partition` or `hardness` is unknown, `directions` lack query_to_doc, or the
-            partition does not fit the directions.
+        ValueError: if `similarity`, `partition` or `hardness` is unknown, `directions` lack query_to_doc, the partition
+            does not fit the directions, `scale` is not above 0, or `hardness_strength` is below 0. In training, if all
+            examples have the same positive, which leaves no negatives.
 
     Example:
         >>> from kerasbert.retrieval import MultipleNegatives
@@ -62,6 +64,8 @@ class MultipleNegatives(Loss):
         super().__post_init__()
         check_choice(self, "partition", ("joint", "per_direction"))
         check_choice(self, "hardness", HARDNESS)
+        check_least(self, 0, "scale", exclusive=True)
+        check_least(self, 0, "hardness_strength")
         if "query_to_doc" not in self.directions or not set(self.directions) <= set(DIRECTIONS):
             raise ValueError(
                 f"`directions` must be some of {', '.join(DIRECTIONS)}, with query_to_doc. Received: {self.directions}."
@@ -71,6 +75,12 @@ class MultipleNegatives(Loss):
 
     def needs_rows(self, columns):
         return columns == 2
+
+    def check_texts(self, texts, batch_size):
+        super().check_texts(texts, batch_size)
+        compares_anchors = {"query_to_query", "doc_to_query"} & set(self.directions)
+        if self.mask_duplicates and self.needs_rows(len(texts[0])) and not compares_anchors:
+            check_positives(self, texts)
 
     def call(self, vectors, labels, step):
         documents = range(1, len(vectors))
@@ -128,7 +138,7 @@ class GIST(Loss):
         contrast_anchors, contrast_positives: whether the anchors, and the positives, of other rows are negatives, too.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type, or `temperature` is not above 0.
     """
 
     temperature: float = 0.01
@@ -138,6 +148,10 @@ class GIST(Loss):
     contrast_positives: bool = True
 
     targets = "guides"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "temperature", exclusive=True)
 
     def needs_rows(self, columns):
         return columns == 2

@@ -10,8 +10,8 @@ import numpy as np
 from keras import ops
 
 from .distillation import MarginMSE
-from .labels import COMPARED, check_differences
-from .loss import Loss, Step, check_choice
+from .labels import check_positives
+from .loss import Loss, Step, check_choice, check_least
 from .similarity import HIDDEN
 
 
@@ -39,19 +39,6 @@ class ScoreLoss(Loss):
             weights = ops.broadcast_to(weights[:, None], ops.shape(scores))
         labels = None if labels is None else ops.convert_to_tensor(labels)
         return self.call(scores, labels, Step(weights, **step))
-
-    def check_labels(self, labels: np.ndarray | None, counts: Sequence[int] | None = None) -> None:
-        """Checks that labels differ somewhere, because otherwise only a constant can be learned from them.
-
-        Args:
-            labels: the result of `read_labels`.
-            counts: the number of documents of each query, for the labels of lists.
-
-        Raises:
-            ValueError: if all labels, or for lists the labels of every query, are equal.
-        """
-        if self.targets in COMPARED:
-            check_differences(self, labels, counts)
 
 
 # === Single pairs ===
@@ -141,7 +128,8 @@ class SampledNegatives(ScoreLoss):
         activation: "sigmoid", which bounds the logits to [0, scale], or "identity".
 
     Raises:
-        ValueError: if `activation` is unknown, or an option has the wrong type.
+        ValueError: if `activation` is unknown, an option has the wrong type, `count` is below 1, or `scale` is not
+            above 0. In training, if all examples have the same positive and no negatives.
     """
 
     count: int | None = 4
@@ -153,9 +141,16 @@ class SampledNegatives(ScoreLoss):
     def __post_init__(self):
         super().__post_init__()
         check_choice(self, "activation", ACTIVATIONS)
+        check_least(self, 1, "count")
+        check_least(self, 0, "scale", exclusive=True)
 
     def needs_rows(self, columns):
         return columns == 2  # a positive alone
+
+    def check_texts(self, texts, batch_size):
+        super().check_texts(texts, batch_size)
+        if self.needs_rows(len(texts[0])):
+            check_positives(self, texts)
 
     def documents(self, rows: int, columns: int, seed: int | Sequence[int] | None = None) -> np.ndarray:
         """Returns the numbers of the documents that each query is scored with.
@@ -294,7 +289,8 @@ class LambdaLoss(ScoreLoss):
         mu: see above.
 
     Raises:
-        ValueError: if `weighting` or `log` is unknown, or an option has the wrong type.
+        ValueError: if `weighting` or `log` is unknown, an option has the wrong type, `k` is below 1, or `sigma` is not
+            above 0.
 
     Example:
         >>> from kerasbert.retrieval import LambdaLoss
@@ -318,6 +314,8 @@ class LambdaLoss(ScoreLoss):
         super().__post_init__()
         check_choice(self, "weighting", WEIGHTINGS)
         check_choice(self, "log", ("binary", "natural"))
+        check_least(self, 1, "k")
+        check_least(self, 0, "sigma", exclusive=True)
 
     def call(self, scores, labels, step):
         labels = ops.where(step.real, ops.cast(labels, "float32"), 0.0)

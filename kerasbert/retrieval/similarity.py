@@ -203,6 +203,7 @@ SIMILARITIES = {
     "max_sim": Measure(_late(False, own=True), _late(False, own=False)),
     "mean_max_sim": Measure(_late(True, own=True), _late(True, own=False)),
 }
+OF_TOKENS = ("max_sim", "mean_max_sim")  # those that compare the vectors of tokens
 DISTANCES = {
     "cosine": Measure(_complement(cosine), _complement(all_cosines)),
     "euclidean": Measure(euclidean, all_euclidean),

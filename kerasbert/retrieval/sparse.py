@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-from .loss import check_choice
+from .loss import check_choice, check_least
 from .wrappers import Wrapper
 
 STRATEGIES = {"max": ops.max, "sum": ops.sum}
@@ -90,7 +90,8 @@ class Splade(Wrapper):
         schedule: how they rise: "quadratic", "linear", or "constant" for no rise.
 
     Raises:
-        ValueError: if `schedule` or `loss` is unknown, `loss` has a layer of its own, or an option has the wrong type.
+        ValueError: if `schedule` or `loss` is unknown, `loss` has a layer of its own, or an option has the wrong type,
+            or is below 0. In training, if an example is a single text.
 
     Example:
         >>> from kerasbert.retrieval import MultipleNegatives, Splade
@@ -114,6 +115,12 @@ class Splade(Wrapper):
     def __post_init__(self):
         super().__post_init__()
         check_choice(self, "schedule", SCHEDULES)
+        check_least(self, 0, "document_weight", "query_weight", "document_threshold", "query_threshold", "warmup")
+
+    def check_columns(self, columns):
+        super().check_columns(columns)
+        if columns < 2:
+            raise ValueError(f"{self.name} needs two texts per example, or more. Received: {columns}.")
 
     def factor(self, number: Any) -> Any:
         """The share of the factors that applies after `number` updates, a number or tensor from 0 to 1."""

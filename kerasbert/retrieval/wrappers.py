@@ -6,7 +6,8 @@ import math
 import keras
 from keras import ops
 
-from .loss import Loss, check_choice, loss_of
+from .distillation import check_width
+from .loss import Loss, check_choice, check_least, loss_of
 from .similarity import all_cosines, unit
 
 
@@ -32,11 +33,19 @@ class Wrapper(Loss):
     def is_random(self):
         return self.loss.is_random
 
+    @property
+    def similarity_name(self):
+        return self.loss.similarity_name
+
     def needs_rows(self, columns):
         return self.loss.needs_rows(columns)
 
     def check_columns(self, columns):
         self.loss.check_columns(columns)
+
+    def check_texts(self, texts, batch_size):
+        self.check_columns(len(texts[0]))
+        self.loss.check_texts(texts, batch_size)
 
     def read_labels(self, y, rows, columns):
         return self.loss.read_labels(y, rows, columns)
@@ -64,8 +73,9 @@ class Matryoshka(Wrapper):
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
 
     Raises:
-        ValueError: if `dims` are missing, equal or below 1, `weights` are not one per length, or `loss` is unknown or
-            has a layer of its own. In training, if a length exceeds the width of the vectors.
+        ValueError: if `dims` are missing, equal or below 1, `weights` are not one per length, `dims_per_step` is below
+            1, or `loss` is unknown or has a layer of its own. In training, if a length exceeds the width of the
+            vectors.
 
     Example:
         >>> from kerasbert.retrieval import Matryoshka, MultipleNegatives
@@ -89,6 +99,7 @@ class Matryoshka(Wrapper):
             raise ValueError(f"`dims` must be different lengths, such as [384, 128, 32]. Received: {self.dims}.")
         if self.weights is not None and len(self.weights) != len(self.dims):
             raise ValueError(f"`weights` must be one per length. Received: {self.weights} for {self.dims}.")
+        check_least(self, 1, "dims_per_step")
 
     @property
     def is_random(self):
@@ -98,7 +109,9 @@ class Matryoshka(Wrapper):
         width = vectors[0].shape[-1]
         if max(self.dims) > width:
             raise ValueError(f"`dims` must be at most the width of the vectors, {width}. Received: {self.dims}.")
-        is_vector = labels is not None and self.loss.targets == "vectors" and labels.shape[-1] == width
+        is_vector = labels is not None and self.loss.targets == "vectors"
+        if is_vector:
+            check_width(self.loss, labels, width)
         used, total = chosen(step.seed, len(self.dims), self.dims_per_step or 0), 0.0
         for i, dim in enumerate(self.dims):
             prefixes = [unit(vector[:, :dim]) for vector in vectors]
@@ -134,7 +147,8 @@ class AdaptiveLayer(Wrapper):
         vectors: the columns, each float (b, l, m), with one vector per layer, the last layer at the end.
 
     Raises:
-        ValueError: if `weighting` or `loss` is unknown, or `loss` has a layer of its own.
+        ValueError: if `weighting` or `loss` is unknown, `loss` has a layer of its own, `layers_per_step` is below 1, or
+            `temperature` below 0.
     """
 
     layers_per_step: int | None = 1
@@ -147,6 +161,8 @@ class AdaptiveLayer(Wrapper):
     def __post_init__(self):
         super().__post_init__()
         check_choice(self, "weighting", LAYER_WEIGHTS)
+        check_least(self, 1, "layers_per_step")
+        check_least(self, 0, "temperature")
 
     @property
     def is_random(self):

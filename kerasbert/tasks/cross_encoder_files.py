@@ -66,10 +66,10 @@ def stored_activation(config: dict[str, Any]) -> str | None:
 
 
 def write_cross_encoder(folder: Path, activation: str, prompts: Prompts, lowercase: bool) -> None:
-    """Writes the files of version 6, except those of the classifier.
+    """Writes the files of version 6, except those of the classifier, and the activation where versions 4 and 5 read it.
 
     Args:
-        folder: the folder of the model, which is also that of the classifier.
+        folder: the folder of the model, which is also that of the classifier, with its config.json.
         activation: a name such as "identity", "tanh", "gelu" or "sigmoid"; see `activations.ACTIVATIONS`.
         prompts: the prompts.
         lowercase: whether texts are converted to lower case before tokenization.
@@ -90,3 +90,6 @@ def write_cross_encoder(folder: Path, activation: str, prompts: Prompts, lowerca
     }
     for name, content in (("modules.json", [module]), ("sentence_bert_config.json", settings), (FILE, model)):
         write_json(folder / name, content)
+    config = read_json(folder / "config.json")
+    config["sentence_transformers"] = {"activation_fn": torch_path(activation), "version": VERSION}
+    write_json(folder / "config.json", config)

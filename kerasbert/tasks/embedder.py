@@ -16,12 +16,12 @@ from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths, text_width_key
 from ..data.tasks.examples import encode_texts
-from ..data.tasks.labels import indices_of
 from ..data.tasks.prompts import Prompts, prompts_of
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
+from ..retrieval.labels import check_not_empty
 from ..retrieval.loss import SHORT, Loss, loss_of
-from ..retrieval.similarity import SIMILARITIES
+from ..retrieval.similarity import OF_TOKENS, SIMILARITIES
 from ..training.alternating import plain_optimizers
 from ..training.convert import read_texts
 from .task import Task, as_rows, check_texts_together, zipped_columns
@@ -89,8 +89,18 @@ class Embedder(Task):
         self._program = None
         self.pair_classifier = self.choices = None
         if self.objective is not None:
+            self.check_objective()
             self.pair_classifier = self.objective.make_layer(backbone.config.kernel_initializer())
             self.choices = keras.random.SeedGenerator(seed=0, name="choices") if self.objective.is_random else None
+
+    def check_objective(self):
+        """Raises a ValueError if the objective compares vectors of tokens, or whatever else this model has not."""
+        similarity = self.objective.similarity_name
+        if similarity in OF_TOKENS:
+            raise ValueError(
+                f"A {type(self).__name__} has one vector for each text, and {similarity!r} compares those of tokens. "
+                f'Received: {self.objective.name} with it. Use similarity="cosine", or a MultiVectorEmbedder.'
+            )
 
     def example_inputs(self):
         inputs = super().example_inputs()
@@ -202,27 +212,27 @@ class Embedder(Task):
         Args:
             y: the targets of the objective, if it has any.
         """
-        texts = list(x)
-        many = 1 if isinstance(texts[0], str) else len(texts[0])
-        parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
-        if len({len(part) for part in parts}) > 1:
-            wrong = next(i for i, part in enumerate(parts) if len(part) != many)
-            raise ValueError(
-                f"All examples must have the same number of texts. Received: {many} texts in example 0, "
-                f"but {len(parts[wrong])} in example {wrong}."
-            )
-        if self.objective is not None and (y is not None or shuffle):
-            self.objective.check_texts(parts, batch_size)
-            y = self.objective.read_labels(y, len(texts), many)
-            y = np.zeros(len(texts), "float32") if y is None else y
-        return self.bucketed_batches(self.encode_columns(parts), y, sample_weight, batch_size, epochs, seed, shuffle)
+        examples = _examples(x)
+        if self.objective is not None:
+            self.objective.check_texts(examples, batch_size)
+            y = self.objective.read_labels(y, len(examples), len(examples[0]))
+            if shuffle:
+                check_not_empty(examples)
+                self.objective.check_labels(y)
+            y = np.zeros(len(examples), "float32") if y is None else y
+        return self.bucketed_batches(self.encode_columns(examples), y, sample_weight, batch_size, epochs, seed, shuffle)
+
+    def batches_for_prediction(self, x, batch_size):
+        if isinstance(x, dict):
+            return super().batches_for_prediction(x, batch_size)
+        return self.bucketed_batches(self.encode_columns(_examples(x)), None, None, batch_size, 1, 0, False)
 
     def batch_widths(self):
         return dataclasses.replace(super().batch_widths(), by_text=self.narrows_texts)
 
     def array_targets(self, y):
         is_named = self.objective is not None and self.objective.targets == "classes"
-        return indices_of(self.objective.labels, y) if is_named else y
+        return self.objective.read_labels(y, len(y), 2) if is_named else y
 
     def embed(self, texts: str | Sequence[str], batch_size: int = 32, prompt: str | None = None) -> Any:
         """Computes the vectors of texts; see the subclasses."""
@@ -323,6 +333,25 @@ class Embedder(Task):
             "objective": objective,
             "similarity": self.similarity_name,
         }
+
+
+def _examples(x):
+    """Converts texts and tuples of texts to a list of tuples, or raises a ValueError."""
+    examples = [(example,) if isinstance(example, str) else example for example in x]
+    if not examples:
+        raise ValueError("There must be an example or more. Received: none.")
+    for number, example in enumerate(examples):
+        if not isinstance(example, (tuple, list)) or not all(isinstance(text, str) for text in example):
+            raise ValueError(
+                "An example must be a text, or a tuple of texts such as (query, positive, negative). Received: "
+                f"{example!r:.60}, as example {number}. A list of documents is written as (query, document, document)."
+            )
+        if len(example) != len(examples[0]):
+            raise ValueError(
+                f"All examples must have the same number of texts. Received: {len(examples[0])} texts in example 0, "
+                f"but {len(example)} in example {number}."
+            )
+    return list(map(tuple, examples))
 
 
 def _without_widths(inputs):

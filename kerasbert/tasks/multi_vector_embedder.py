@@ -97,17 +97,20 @@ class MultiVectorEmbedder(Embedder):
         super().__init__(backbone, max_length, lowercase, prompts, objective, tokenizer, **kwargs)
         if similarity not in SIMILARITIES:
             raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: {similarity!r:.40}.")
-        if self.objective is not None and getattr(self.objective, "similarity", None) not in SIMILARITIES:
-            raise ValueError(
-                "Late interaction is trained by a loss that compares token vectors. Received: "
-                f"{self.objective.name}. Use one with an option `similarity`, such as MultipleNegatives(scale=1.0, "
-                'similarity="max_sim"), DistillKL or MarginMSE.'
-            )
         self.tokens, self.similarity_name = rules_of(tokens), similarity
         self._check_tokens()
         self.records = token_layers(projection)
         self.projection = VectorLayers([record.config() for record in self.records], name="projection")
         self.build_now()
+
+    def check_objective(self):
+        if getattr(self.objective, "similarity", None) not in SIMILARITIES:
+            name = getattr(self.objective, "similarity", None)
+            raise ValueError(
+                "Late interaction is trained by a loss that compares token vectors. Received: "
+                f"{self.objective.name}{f' with {name!r}' if name else ''}. Use a loss with an option `similarity`, "
+                'such as MultipleNegatives(scale=1.0, similarity="max_sim").'
+            )
 
     def _check_tokens(self):
         expansion, limit = self.tokens.expansion, self.backbone.position_limit

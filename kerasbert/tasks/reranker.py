@@ -19,6 +19,7 @@ from ..data.tasks.prompts import Prompts, prompts_of
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
+from ..retrieval.labels import check_not_empty
 from ..retrieval.loss import loss_of
 from ..retrieval.reranking import SampledNegatives, ScoreLoss
 from ..training.convert import read_texts
@@ -412,10 +413,7 @@ def _listed(examples):
 
 def _check_training(loss, examples, labels, counts):
     """Raises a ValueError for examples from which nothing can be learned."""
-    for number, texts in enumerate(examples):
-        if not all(text.strip() for text in texts):
-            what = "query" if not texts[0].strip() else "document"
-            raise ValueError(f"Texts for training must not be empty. Received: an empty {what}, in example {number}.")
+    check_not_empty(examples)
     if loss.is_list and not isinstance(loss, SampledNegatives) and max(counts) == 1:
         raise ValueError(f"{loss.name} compares the documents of a query. Received: one document for every query.")
     loss.check_labels(labels, counts if loss.is_list and labels is not None else None)

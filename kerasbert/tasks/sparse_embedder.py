@@ -352,8 +352,8 @@ class SparseEmbedder(Embedder):
             weights: float (v,), or {token: weight}, where all other tokens have the weight 0.
 
         Raises:
-            ValueError: if the model has no `queries`, or tokens are given that are not in the vocabulary, or without a
-                tokenizer.
+            ValueError: if the model has no `queries`, the weights are not finite or not one per token, or tokens are
+                given that are not in the vocabulary, or without a tokenizer.
         """
         if self.query_weights is None:
             raise ValueError("`set_query_weights` needs a model with `queries`. Received: a model without.")
@@ -366,7 +366,13 @@ class SparseEmbedder(Embedder):
                     "not in it. Leave them out."
                 )
             weights = sparse_modules.weights_of_tokens(weights, tokenizer, self.embedding_dim)
-        self.query_weights.weight.assign(np.asarray(weights, "float32"))
+        weights = np.asarray(weights, "float32")
+        if weights.shape != (self.embedding_dim,) or not np.isfinite(weights).all():
+            raise ValueError(
+                f"`weights` must be finite numbers, one for each of the {self.embedding_dim} tokens. Received: "
+                f"{weights.shape if np.isfinite(weights).all() else weights[~np.isfinite(weights)][0]}."
+            )
+        self.query_weights.weight.assign(weights)
 
     # === Folders ===
 

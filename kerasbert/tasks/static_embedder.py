@@ -126,6 +126,8 @@ class StaticEmbedder(TextEmbedder):
         Raises:
             ValueError: if the encoder has no tokenizer, or an argument is invalid.
         """
+        if width is not None and width < 1:
+            raise ValueError(f"`width` must be at least 1, or None for the width of the encoder. Received: {width}.")
         tokenizer = encoder.require_tokenizer()
         template = [item for item, _ in tokenizer.template()]
         at, count = template.index("A"), encoder.backbone.config.vocabulary_size

@@ -8,7 +8,7 @@ import keras
 from ..backend.compilation import reading_weights
 from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards, check_processes
-from ..backend.keras_adapter import is_validation, replica_scope
+from ..backend.keras_adapter import all_layers, is_validation, replica_scope
 from ..backend.layouts import check_layout
 from ..backend.lost_hosts import ending_together
 from ..core.caller import warn_caller
@@ -22,7 +22,7 @@ from .optimizers import adamw
 from .prediction import predict_by_width, single
 from .programs import Programs, is_same_state, traced_state
 from .runs import SourceRun
-from .schedules import RunDecay, fine_tuning_rate
+from .schedules import LORA_FACTOR, RunDecay, fine_tuning_rate
 from .sources import check_source, is_text, readable
 
 
@@ -40,7 +40,7 @@ class Fitting(UserData, Programs):
         Args:
             optimizer: a Keras optimizer. Default: the one of `fit` without `compile`. This is AdamW with a warm-up of
                 10% of the updates of each run, and a linear decay. Its peak is `default_learning_rate`, or, for tasks,
-                the `fine_tuning_rate` of the backbone.
+                the `fine_tuning_rate` of the backbone. After `add_lora`, it is ten times as high.
         """
         self.__dict__["_compile_options"] = kwargs
         super().compile(adamw(RunDecay(*self._numbers_of_run(1, 1))) if optimizer is None else optimizer, **kwargs)
@@ -301,4 +301,6 @@ class Fitting(UserData, Programs):
 
 def _default_peak(model):
     """The peak of the default learning rate: that of the class of the model, or for tasks by the width of the model."""
-    return model.default_learning_rate or fine_tuning_rate(model.backbone.config.hidden_dim)
+    rate = model.default_learning_rate or fine_tuning_rate(model.backbone.config.hidden_dim)
+    adapted = any(getattr(layer, "lora_enabled", False) for layer in all_layers(getattr(model, "backbone", model)))
+    return LORA_FACTOR * rate if adapted else rate

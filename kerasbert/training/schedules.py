@@ -228,6 +228,9 @@ def _count(name, value):
         raise ValueError(f"`{name}` must be an integer. Received: {name}={value!r}.") from None
 
 
+LORA_FACTOR = 10  # of the default rate, for low-rank products: 5e-4 for base models, as in Hu et al. 2021
+
+
 def fine_tuning_rate(width: int) -> float:
     """Returns the peak learning rate with which tasks are fine-tuned by default: the wider the model, the lower.
 

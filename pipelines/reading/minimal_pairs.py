@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kerasbert.data.text.tables import TABLES, suffix_of
+from kerasbert.data.text.tables import TABLES, is_gzip, suffix_of
 
 from .labeled import GUESSED, Columns
 from .tables import Reading, read_rows
 
 # Columns of BLiMP (Warstadt et al. 2020, arXiv 1912.00582).
 GOOD, BAD = "sentence_good", "sentence_bad"
-PARADIGM, PHENOMENON = ("UID", "paradigm"), ("linguistics_term", "phenomenon")
+PARADIGM, PHENOMENON, FIELD = ("UID", "paradigm"), ("linguistics_term", "phenomenon"), ("field",)
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,14 @@ class MinimalPair:
         good: the acceptable sentence.
         bad: the unacceptable sentence.
         phenomenon: name of the group of paradigms, or "".
+        field: name of the group of phenomena, such as "syntax", or "".
     """
 
     paradigm: str
     good: str
     bad: str
     phenomenon: str = ""
+    field: str = ""
 
 
 def read_minimal_pairs(
@@ -36,9 +38,10 @@ def read_minimal_pairs(
 ) -> list[MinimalPair]:
     """Reads the pairs of a table, a text file, a data set on the hub, or all such files of a folder.
 
-    A table has the columns of BLiMP: sentence_good, sentence_bad and, where given, UID and linguistics_term. In a text
-    file, two lines are a pair. As in Zorro (Huebner et al. 2021, BabyBERTa), the first of them is unacceptable, and the
-    file is named phenomenon-paradigm.txt. Files of a folder whose rows do not name a paradigm are a paradigm each.
+    A table has the columns of BLiMP: sentence_good, sentence_bad and, where given, UID, linguistics_term and field. In
+    a text file, two lines are a pair. As in Zorro (Huebner et al. 2021, BabyBERTa), the first of them is unacceptable,
+    and the name of the file is that of the paradigm, phenomenon-case.txt. Files of a folder whose rows do not name a
+    paradigm are a paradigm each.
 
     Args:
         source: file, folder, or hf://name.
@@ -60,7 +63,11 @@ def read_minimal_pairs(
             )
     pairs = [pair for file in files for pair in _pairs_of(file, reading, columns, named=len(files) > 1)]
     if not pairs:
-        raise ValueError(f"Minimal pairs are read from {', '.join((*TABLES, '.txt'))}. Received: {source} without any.")
+        folders = sorted(path.name for path in Path(source).iterdir() if path.is_dir()) if len(files) != 1 else []
+        within = f" It has the folders {', '.join(folders)}: name one of them." if folders else ""
+        raise ValueError(
+            f"Minimal pairs are read from {', '.join((*TABLES, '.txt'))}. Received: {source} without any.{within}"
+        )
     return pairs
 
 
@@ -68,11 +75,12 @@ def _pairs_of(file: str | Path, reading: Reading, columns: Columns, named: bool)
     is_text = not str(file).startswith("hf://") and reading.format_of(file, "text") in ("text", "label-text")
     if is_text:
         good, bad = columns.text or "1", columns.pair or "0"
-        phenomenon, _, paradigm = Path(file).stem.rpartition("-")
+        paradigm = _stem(file)
+        phenomenon = paradigm.rpartition("-")[0]
         rows = _rows_of_lines(Path(file), reading)
     else:
         good, bad = columns.text or GOOD, columns.pair or BAD
-        phenomenon, paradigm = "", Path(file).stem if named else ""
+        phenomenon, paradigm = "", _stem(file) if named else ""
         rows = read_rows(file, replace(reading, header=not columns.are_numbers))
     for number, row in enumerate(rows, start=1):
         for name in (good, bad):
@@ -82,11 +90,24 @@ def _pairs_of(file: str | Path, reading: Reading, columns: Columns, named: bool)
                     f"has: {', '.join(map(str, row))}. Name the columns with --columns.text and --columns.pair."
                 )
         yield MinimalPair(
-            next((str(row[name]) for name in PARADIGM if row.get(name)), paradigm),
+            _named(row, PARADIGM, paradigm),
             row[good],
             row[bad],
-            next((str(row[name]) for name in PHENOMENON if row.get(name)), phenomenon),
+            _named(row, PHENOMENON, phenomenon),
+            _named(row, FIELD, ""),
         )
+
+
+def _named(row: dict, columns: tuple[str, ...], default: str) -> str:
+    """The name in the first of the columns that a row has."""
+    return next((str(row[name]) for name in columns if row.get(name) not in (None, "")), default)
+
+
+def _stem(file: str | Path) -> str:
+    """The name of a file without its suffixes: "wh.jsonl.gz" -> "wh"."""
+    name = Path(file).name
+    name = name[:-3] if is_gzip(file) else name
+    return Path(name).stem
 
 
 def _rows_of_lines(path: Path, reading: Reading) -> Iterator[dict]:

@@ -68,6 +68,7 @@ def read_text_columns(
     asked = asked.among(rows[0])
     texts = texts or tuple(name for name in (asked.text, asked.pair) if name is not None)
     names, label = columns_of_texts(list(rows[0]), asked.label, texts, path)
+    rows = _with_lists(rows, names)
     x, y = [], []
     for number, row in enumerate(rows[:limit], start=1):
         x.append(tuple(_text(row, name, path, number) for name in names))
@@ -97,6 +98,15 @@ def columns_of_texts(
     if not found:
         raise ValueError(f"{path} has no column of texts. It has: {', '.join(map(str, names))}. Use --text-columns.")
     return found, label
+
+
+def _with_lists(rows: list[dict], names: list[str]) -> list[dict]:
+    """Converts the columns whose cells are all lists of texts that a table such as CSV stores as text."""
+    for name in names:
+        cells = [written_out(row.get(name)) for row in rows]
+        if all(isinstance(cell, list) and all(isinstance(text, str) for text in cell) for cell in cells):
+            rows = [{**row, name: cell} for row, cell in zip(rows, cells, strict=True)]
+    return rows
 
 
 def _text(row: dict, name: str, path, number: int) -> str | list[str]:

@@ -14,6 +14,7 @@ from kerasbert.checkpoints.model_card import describe
 from kerasbert.checkpoints.saves import replaced_model
 from kerasbert.retrieval import Loss
 from kerasbert.training import Checkpoints, RunLog, StopOnNaN, adamw, fine_tuning_rate, plot_curves, read_log
+from kerasbert.training.schedules import LORA_FACTOR
 
 from ..reading.examples import Examples
 from ..reading.tables import ColumnsRead
@@ -161,6 +162,7 @@ class FineTuning:
         """The rates, with a default learning rate that fits the model."""
         usual = model.default_learning_rate if self.data.kind in KINDS else None  # of embedders and rerankers
         default = usual or fine_tuning_rate(model.backbone.config.hidden_dim)
+        default *= 1 if self.lora.rank is None else LORA_FACTOR
         return replace(self.optimizer, learning_rate=self.optimizer.learning_rate or default)
 
     def _compile(self, model: keras.Model, updates: int, first: bool) -> None:

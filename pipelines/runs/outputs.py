@@ -65,12 +65,17 @@ def counted(number: int, what: str) -> str:
 
 
 def score_table(scores: dict) -> str:
-    """Writes scores below one another, with numbers of four significant digits.
+    """Writes scores below one another, with numbers of four significant digits. Groups of scores follow with a title.
 
     {"accuracy": 0.91234, "examples": 20} -> "  accuracy   0.9123\\n  examples   20"
     """
-    width = max(map(len, scores), default=0)
-    return "\n".join(f"  {name:{width}}   {_four_digits(value)}" for name, value in scores.items())
+    single = {name: value for name, value in scores.items() if not isinstance(value, dict)}
+    width = max(map(len, single), default=0)
+    lines = [f"  {name:{width}}   {_four_digits(value)}" for name, value in single.items()]
+    for name, value in scores.items():
+        if isinstance(value, dict):
+            lines += ["", f"{name}:", score_table(value)]
+    return "\n".join(lines)
 
 
 def _four_digits(value) -> str:

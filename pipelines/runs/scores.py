@@ -103,26 +103,33 @@ def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tu
     return scores, answers
 
 
-def pair_scores(model, pairs: Sequence[MinimalPair], batch_size: int) -> dict:
+def pair_scores(model, pairs: Sequence[MinimalPair], batch_size: int) -> tuple[dict, Examples, list]:
     """Evaluates a MaskedLM or a CausalLM on minimal pairs: how often it prefers the acceptable sentence.
 
-    Returns: the mean accuracy of the paradigms and the number of pairs. Where the pairs have names, also the accuracy
-        of each of the "paradigms", and the mean of those of each of the "phenomena".
+    Returns: (scores, the pairs as examples, the answers). The scores are the mean accuracy of the paradigms and the
+        number of pairs. Where the pairs have names, they are also the accuracy of each of the "paradigms", and its mean
+        over those of each of the "phenomena" and of the "fields". A tie counts one half.
     """
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
+    score = dict(zip(texts, (answer["score"] for answer in model.score(texts, batch_size=batch_size)), strict=True))
     good, bad = (
-        np.array([answer["score"] for answer in model.score(texts, batch_size=batch_size)])
-        for texts in ([pair.good for pair in pairs], [pair.bad for pair in pairs])
+        np.array([score[text] for text in side]) for side in zip(*((p.good, p.bad) for p in pairs), strict=True)
     )
-    names = np.array([pair.paradigm for pair in pairs])
-    found = {str(name): metrics.minimal_pairs(good[names == name], bad[names == name]) for name in dict.fromkeys(names)}
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for number, pair in enumerate(pairs):
+        groups.setdefault((pair.field, pair.phenomenon, pair.paradigm), []).append(number)
+    found = {group: metrics.minimal_pairs(good[numbers], bad[numbers]) for group, numbers in groups.items()}
     scores = {"accuracy": float(np.mean(list(found.values()))), "pairs": len(pairs)}
-    groups = {pair.paradigm: pair.phenomenon for pair in pairs}
-    phenomena = {
-        group: float(np.mean([found[name] for name in found if groups[name] == group]))
-        for group in dict.fromkeys(groups.values())
-    }
-    scores |= {"paradigms": found} if any(found) else {}
-    return scores | ({"phenomena": phenomena} if any(phenomena) else {})
+    for place, title in ((2, "paradigms"), (1, "phenomena"), (0, "fields")):
+        names = [name for name in dict.fromkeys(group[place] for group in found) if name]
+        means = {name: float(np.mean([found[group] for group in found if group[place] == name])) for name in names}
+        scores |= {title: means} if means else {}
+    answers = [
+        {"answer": "acceptable" if a > b else "unacceptable" if a < b else "tie", "scores": [float(a), float(b)]}
+        for a, b in zip(good, bad, strict=True)
+    ]
+    rows = [{"acceptable": pair.good, "unacceptable": pair.bad, "paradigm": pair.paradigm} for pair in pairs]
+    return scores, Examples(rows, ["acceptable"] * len(pairs)), answers
 
 
 def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:

@@ -114,6 +114,7 @@ class Optimizer(Options):
     Args:
         learning_rate: peak learning rate. It is reached after the warm-up, and then the rate decays to 0. Default: by
             the width of the model, 3e-4 (up to 256), 1e-4 (512), 5e-5 (768) or 2e-5; embedders and rerankers: 5e-5.
+            With --lora.rank, ten times as high.
         warmup_share: length of the warm-up, as a share of all steps.
         weight_decay: weight decay of AdamW.
         layer_decay: ratio of a layer's learning rate to that of the layer above. ELECTRA's base model uses 0.8.

@@ -129,8 +129,8 @@ def test_text_without_a_tokenizer():
 @pytest.mark.one_backend
 def test_minimal_pairs():
     good, bad = [-3.0, -1.0, -2.0, -5.0], [-4.0, -0.5, -2.0, -6.0]
-    assert metrics.minimal_pairs(good, bad) == 0.5  # a tie is no preference
+    assert metrics.minimal_pairs(good, bad) == 0.625  # a tie counts one half
     answers = [[{"score": score} for score in scores] for scores in (good, bad)]
-    assert metrics.minimal_pairs(*answers) == 0.5
+    assert metrics.minimal_pairs(*answers) == 0.625
     with pytest.raises(ValueError, match="must be finite"):
         metrics.minimal_pairs([np.nan], [1.0])

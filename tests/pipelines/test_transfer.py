@@ -368,13 +368,23 @@ def test_minimal_pairs_by_a_language_model(folder, tmp_path):
     model = MaskedLM.from_preset(folder / "model")
     good, bad = ([model.score(line[key])["score"] for line in lines] for key in ("sentence_good", "sentence_bad"))
     assert found == {"accuracy": np.mean(np.array(good) > np.array(bad)), "pairs": 2}
+    evaluate(str(folder / "model"), data=(str(tmp_path / "pairs.jsonl"),), answers=tmp_path / "answers.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [row["input"] for row in rows] == [
+        {"acceptable": line["sentence_good"], "unacceptable": line["sentence_bad"], "paradigm": ""} for line in lines
+    ]
+    np.testing.assert_allclose([row["scores"] for row in rows], np.transpose([good, bad]), atol=1e-4)
+    preferred = ["acceptable" if a > b else "unacceptable" for a, b in zip(good, bad, strict=True)]
+    assert [row["answer"] for row in rows] == preferred and {row["expected"] for row in rows} == {"acceptable"}
+    with pytest.raises(ValueError, match="--answers needs examples"):
+        evaluate(str(folder / "model"), corpus=(str(tmp_path),), answers=tmp_path / "answers.jsonl")
     (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "a"}')
     with pytest.raises(ValueError, match="row 1 without 'sentence_bad'"):
         evaluate(str(folder / "model"), data=(str(tmp_path / "pairs.jsonl"),))
 
 
 def test_folders_of_minimal_pairs_are_scored_by_paradigm(folder, tmp_path):
-    """Two paradigms of one phenomenon, in the files of BLiMP, and two of different phenomena, in those of Zorro."""
+    """Two paradigms of one phenomenon, in the files of BLiMP and of Zorro."""
     sentences = {"a": [("warm film", "film dull"), ("fad", "fein")], "b": [("dull", "gut")]}
     blimp, zorro = tmp_path / "blimp", tmp_path / "zorro"
     for made in (blimp, zorro):
@@ -392,8 +402,15 @@ def test_folders_of_minimal_pairs_are_scored_by_paradigm(folder, tmp_path):
     found = evaluate(str(folder / "model"), data=(f"blimp={blimp}", f"zorro={zorro}"), task="minimal-pairs")
     expected = {"accuracy": mean, "pairs": 3, "paradigms": right}
     assert found == {
-        **{f"blimp_{key}": value for key, value in (expected | {"phenomena": {"t": mean}}).items()},
-        **{f"zorro_{key}": value for key, value in (expected | {"phenomena": {"many-words": mean}}).items()},
+        **{f"blimp_{key}": v for key, v in (expected | {"phenomena": {"t": mean}, "fields": {"f": mean}}).items()},
+        **{
+            f"zorro_{key}": value
+            for key, value in {
+                **expected,
+                "paradigms": {f"many-words-{name}": value for name, value in right.items()},
+                "phenomena": {"many-words": mean},
+            }.items()
+        },
     }
     with pytest.raises(ValueError, match="`task` must match the model. Received: 'cola', of kind classes, for a Maske"):
         evaluate(str(folder / "model"), data=(str(blimp),), task="cola")

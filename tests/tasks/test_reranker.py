@@ -132,6 +132,8 @@ def test_older_layouts_and_plain_classifiers(written, activation, reranker, tmp_
     for name in ("kerasbert.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
         (tmp_path / name).unlink()
     config = json.loads((tmp_path / "config.json").read_text())
+    block = config.pop("sentence_transformers")  # in which versions 4 and 5 find the activation
+    assert block["activation_fn"] == f"{MODULES}.activation.Sigmoid"
     (tmp_path / "config.json").write_text(json.dumps({**config, **written}))
     assert type(kerasbert.load(tmp_path)) is (Reranker if written else TextClassifier)
     ours = Reranker.from_preset(tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import Reranker, TextClassifier, TextEmbedder
-from kerasbert.training import InverseSquareRoot, RootDecay, WarmupDecay, fine_tuning_rate
+from kerasbert.training import InverseSquareRoot, RootDecay, WarmupDecay, add_lora, fine_tuning_rate
 
 
 def rate(schedule, step):
@@ -155,4 +155,7 @@ def test_the_default_rate_of_tasks_goes_by_the_width():
         model = TextClassifier(Bert(BertConfig(vocabulary_size=11, hidden_dim=width, **sizes)))
         model.compile()
         assert model.optimizer.schedule.peak == fine_tuning_rate(width)
+        add_lora(model, rank=2)
+        model.compile()
+        assert model.optimizer.schedule.peak == 10 * fine_tuning_rate(width)
     assert TextEmbedder.default_learning_rate == Reranker.default_learning_rate == 5e-5

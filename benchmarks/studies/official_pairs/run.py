@@ -85,7 +85,9 @@ def main() -> None:
 def measured(name: str, score: Scorer, suite: str, file: Path) -> dict:
     """The row of a model and a paradigm."""
     start, pairs = time.process_time(), read_minimal_pairs(file)
-    good, bad = score([pair.good for pair in pairs]), score([pair.bad for pair in pairs])
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
+    scores = dict(zip(texts, score(texts), strict=True))
+    good, bad = [scores[pair.good] for pair in pairs], [scores[pair.bad] for pair in pairs]
     row = {"model": name, "suite": suite, "paradigm": file.stem, "phenomenon": pairs[0].phenomenon}
     accuracy = round(float(minimal_pairs(good, bad)), 4)
     seconds = round(time.process_time() - start, 1)
