@@ -247,6 +247,12 @@ def score_language_model(
         corpora: folders, or name=folder.
         batch_size, length, steps: override the values in the recipe.
     """
+    if model.TRAINING_ONLY:
+        raise ValueError(
+            f"The losses of {type(model).__name__} need layers that only training has, and that a folder does not "
+            f"contain: {', '.join(model.TRAINING_ONLY)}. `kerasbert pretrain --held-out` reports them in the log of a "
+            "run. Fine-tune the model as an embedder, and evaluate that."
+        )
     texts = open_corpora(corpora, model.require_tokenizer())
     batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
     if batches is None:

@@ -27,7 +27,7 @@ from .runs.adapting import WHOLE_MODEL, Lora
 from .runs.finetuning import FineTuning, TaskData, flat, summary
 from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
 from .runs.model_card import public, write_card
-from .runs.outputs import check_outputs, counted, score_table, write_json
+from .runs.outputs import check_model_folder, check_outputs, counted, score_table, write_json
 from .runs.reports import MOST_ROWS, few_enough, validation_rows
 from .runs.task_options import Files, Generation, Optimizer, Start, Training
 from .runs.text_scores import check_evaluable
@@ -92,6 +92,7 @@ def finetune(
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
     spec = _checked_task(task, columns, objective, start)
+    check_model_folder(output)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)

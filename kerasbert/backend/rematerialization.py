@@ -48,7 +48,13 @@ def rematerialized(layer):
         tensors = iter(_recomputed(run, [leaves[place] for place in places]))
         return keras.tree.map_structure(lambda is_there: next(tensors) if is_there else None, structure[0])
 
+    kept_small.recomputes = True  # for `is_rematerialized`
     return kept_small
+
+
+def is_rematerialized(layer):
+    """Whether the `call` of a layer was replaced by the result of `rematerialized`."""
+    return getattr(vars(layer).get("call"), "recomputes", False)
 
 
 def _recomputed(function, tensors):

@@ -7,7 +7,9 @@ from ..core.variables import parts_of
 from .hub import huggingface_hub
 
 # Families whose model types transformers does not have.
-OWN_MODEL_TYPES = {"elmo", "ib-bert", "seq2seq_attention", "transfo-xl", "transformer", "word_vectors"}
+OWN_MODEL_TYPES = {
+    "elmo", "gpt_bert", "ib-bert", "neobert", "new", "seq2seq_attention", "transfo-xl", "transformer", "word_vectors",
+}  # fmt: skip
 
 _LOADED = """With kerasbert, on JAX, TensorFlow or PyTorch:
 
@@ -41,6 +43,14 @@ from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("{name}")
 print(model.encode(["A first text.", "A second text."]).shape)
+```"""
+_AS_EMBEDDER = """As an embedder, which is meant to be fine-tuned on pairs of texts:
+
+```python
+from kerasbert.tasks import TextEmbedder
+
+model = TextEmbedder.from_preset("{name}", pooling="cls")
+print(model.embed(["A first text.", "A second text."]).shape)
 ```"""
 _HALVES = """Where one model is expected, here and in transformers, the folder loads as the discriminator. The generator
 is in `{name}/generator`:
@@ -104,22 +114,34 @@ def describe(model, pairs=False, base=None):
     named = ", ".join(f"`{label}`" for label in labels) if len(labels) <= 8 else f"one of {len(labels)} labels"
     purpose = purpose.replace("{labels}", f"one of the labels {named}" if len(labels) <= 8 else named)
     family = type(backbone).__name__
-    count = sum(math.prod(variable.shape) for variable in model.weights)
+    unsaved = [getattr(model, name, None) for name in getattr(model, "TRAINING_ONLY", ())]
+    left_out = {id(variable) for layer in unsaved if layer is not None for variable in layer.weights}
+    count = sum(math.prod(variable.shape) for variable in model.weights if id(variable) not in left_out)
     size = f"{count / 1e6:.3g} million parameters" if count >= 1e6 else f"{count:,} parameters"
-    usage, libraries = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")], []
+    call = "" if model is backbone else _call(model, pairs)
+    usage, libraries = [_LOADED.replace("\nCALL", f"\n{call}" if call else "")], []
+    is_own = backbone.config.model_type in OWN_MODEL_TYPES
     if base is not None:
         usage, libraries = [_of_adapter(model, base, labels, _call(model, pairs))], ["peft"]
     elif hasattr(model, "generator"):
         usage.append(_HALVES)
+    elif left_out and task is None:
+        usage.append(_AS_EMBEDDER)
     elif task == "sentence-similarity":
-        usage.append(_IN_SENTENCE_TRANSFORMERS)
-        libraries.append("sentence-transformers")
-    elif auto_class is not None and backbone.config.model_type not in OWN_MODEL_TYPES:
+        if not is_own:
+            usage.append(_IN_SENTENCE_TRANSFORMERS)
+            libraries.append("sentence-transformers")
+    elif auto_class is not None and not is_own and not _decodes_masks(model):
         usage.append(_in_transformers(model, task, auto_class, pairs))
         libraries.append("transformers")
     purpose = f"A {family} model with {size} that {purpose}."
     limits = _limits(model, backbone, labels)
     return Description(task, family, purpose, "\n\n".join(usage), tuple(libraries), labels, limits)
+
+
+def _decodes_masks(model):
+    """Whether a masked LM has DeBERTa's enhanced mask decoder, which the classes of transformers do not have."""
+    return getattr(model, "needs_mask_decoder", False) and getattr(model.backbone.config, "mask_decoder", False)
 
 
 def _of_adapter(model, base, labels, call):
@@ -156,6 +178,8 @@ def _limits(model, backbone, labels):
     limits, most = [], getattr(backbone.config, "max_length", None)
     if most is not None:
         limits.append(f"It reads at most {most:,} tokens, special tokens included; longer texts are cut.")
+    if _decodes_masks(model):
+        limits.append("It has an enhanced mask decoder, which the masked language models of transformers do not have.")
     if labels and getattr(model, "problem", None) == "classes":
         limits.append("It gives one of its labels to every text, even if none of them fits.")
     return tuple(limits)

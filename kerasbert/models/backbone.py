@@ -12,7 +12,7 @@ from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.keras_adapter import Exported
-from ..backend.rematerialization import rematerialized
+from ..backend.rematerialization import is_rematerialized, rematerialized
 from ..checkpoints import presets, saves
 from ..checkpoints.sharing import Shared
 from ..core.family import Family
@@ -262,7 +262,7 @@ class Backbone(Shared, Quantizable, Exported, keras.Model):
                 f"{type(self).__name__}, which declares no `blocks`. Train it without rematerialization."
             )
         for layer in (layer for layers in self.stages() for layer in layers):
-            if "call" not in vars(layer):  # otherwise, the layer is rematerialized already
+            if not is_rematerialized(layer):
                 layer.call = rematerialized(layer)
 
     def predict_from(self, inputs):

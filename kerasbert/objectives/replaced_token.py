@@ -61,7 +61,8 @@ class ReplacedTokenDetection(AlternatingSteps):
         discriminator_weight: weight of the discriminator's loss. Default: 50, or 1 if `objective` predicts tokens.
         embedding_sharing: how the models share embeddings. The given backbones are never changed. They are copied if
             necessary.
-            - "shared": both models use and train the embeddings of the discriminator (ELECTRA).
+            - "shared": both models use and train the same embeddings (ELECTRA): those of the generator, if it is given
+              as a `MaskedLM` or a folder and the discriminator as a backbone; otherwise, those of the discriminator.
             - "disentangled": the discriminator adds a difference to the embeddings of the generator. Its loss trains
               only the difference (DeBERTa-v3). If the discriminator is given as a backbone, the difference starts at
               zero. Otherwise, its embeddings keep their values.
@@ -125,14 +126,15 @@ class ReplacedTokenDetection(AlternatingSteps):
             raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}.")
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
-        is_new = isinstance(discriminator, Backbone)
+        is_new, starts_new = isinstance(discriminator, Backbone), isinstance(generator, Backbone)
         discriminator_class, arguments = _discriminator_class(objective)
         generator, discriminator = (
             as_objective(generator, MaskedLM),
             as_objective(discriminator, discriminator_class, **arguments),
         )
         _check_pair(generator, discriminator, objective)
-        backbones = share_embeddings(generator.backbone, discriminator.backbone, embedding_sharing, not is_new)
+        options = dict(keep_tables=not is_new, from_generator=is_new and not starts_new)
+        backbones = share_embeddings(generator.backbone, discriminator.backbone, embedding_sharing, **options)
         tokenizer = tokenizer or discriminator.tokenizer or generator.tokenizer
         super().__init__(backbones[1], tokenizer, **kwargs)
         self.generator, self.discriminator = map(_with_backbone, (generator, discriminator), backbones)

@@ -115,7 +115,8 @@ class RetroMAE(Objective):
     of the text. Its queries are the encoder's output h at the first token plus the embedding of each position. Its keys
     and values are h and the embeddings of the tokens that the position may see ("enhanced decoding"). The loss is the
     sum of both mean losses. With `bag_of_words_weight`, the words of the text are also predicted from the largest
-    logits of the encoder at its tokens (DupMAE, Xiao et al. 2023, arXiv 2305.02564).
+    logits of the encoder at its tokens (DupMAE, Xiao et al. 2023, arXiv 2305.02564). This adds DupMAE's loss alone: its
+    authors' code also passes h and the positions of a query through the norm and the dropout of the embeddings.
 
     The decoder has the token embeddings and the head of the encoder. Saved folders are folders of a `MaskedLM`, without
     the decoder. A `TextEmbedder` with pooling="cls" starts from them. The checkpoints of runs contain the decoder.

@@ -48,7 +48,7 @@ class DisentangledEmbedding(Layer):
         return ops.cast(base + ops.take(self.difference, ids, axis=0), self.compute_dtype)
 
 
-def share_embeddings(generator, discriminator, sharing, keep_tables=False):
+def share_embeddings(generator, discriminator, sharing, keep_tables=False, from_generator=False):
     """Shares the embeddings of two backbones.
 
     The given backbones are not changed. If a backbone needs other embeddings, a copy is returned in its place.
@@ -61,6 +61,7 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
             "none": nothing is shared.
         keep_tables: with "disentangled", whether the discriminator's embeddings keep their values, which determines the
             initial difference. Otherwise, the difference starts at zero.
+        from_generator: with "shared", whether the shared embeddings are those of the generator.
 
     Returns: (generator, discriminator).
     """
@@ -80,6 +81,8 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
             "Embeddings can be shared only in full precision. Received: a quantized backbone. Use "
             'embedding_sharing="none", or quantize the part that will be used after training.'
         )
+    if sharing == "shared" and from_generator:
+        return generator, with_embeddings(discriminator, generator.embeddings)
     if sharing == "shared":
         return with_embeddings(generator, discriminator.embeddings), discriminator
     layers = []

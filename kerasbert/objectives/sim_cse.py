@@ -38,10 +38,11 @@ class SimCSE(Objective):
         inputs: a batch of `WholeTextBatches`.
 
     Returns: similarities, float32 (b, b), of the first embedding of each text with the second embedding of each text.
-        The targets y, int32 (b,), are the index of each row.
+        The target of a row is its own place. The values of y, int32 (b,), do not count.
 
     Raises:
-        ValueError: if `temperature` is not above 0, or the backbone has no dropout.
+        ValueError: if `temperature` is not above 0, or the backbone is no encoder or has no dropout. In training, if a
+            batch has a single text.
 
     Example:
         >>> from kerasbert.data import Corpus, WholeTextBatches
@@ -65,10 +66,15 @@ class SimCSE(Objective):
     ):
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
+        if isinstance(backbone, Backbone) and not _is_encoder(backbone):
+            raise ValueError(
+                "SimCSE needs an encoder, whose first token sees the whole text. Received: a "
+                f"{type(backbone).__name__}, which reads from left to right."
+            )
         if isinstance(backbone, Backbone) and backbone.stages() is not None and not _has_dropout(backbone.config):
             raise ValueError(
                 "SimCSE compares two embeddings of a text that differ by dropout. Received: a "
-                f"{type(backbone).__name__} without dropout. Use dropout=0.1, or the name of the rate in its config."
+                f"{type(backbone).__name__} without dropout. Set {_dropout_names(backbone.config)}."
             )
         super().__init__(backbone, tokenizer, **kwargs)
         self.temperature = float(temperature)
@@ -93,8 +99,11 @@ class SimCSE(Objective):
         return scores / self.temperature
 
     def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
+        if y_pred.shape[0] == 1:
+            raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
         weights: Any = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
         scores = ops.where(weights[None, :] > 0, y_pred, PADDING_SCORE)
+        y = ops.arange(ops.shape(y_pred)[0])  # its values differ in a mixture of corpora, which numbers each by itself
         losses = cross_entropy(scores, y)
         self.contrastive_loss.update_state(losses, weights)
         self.accuracy.update_state(predicted_correctly(scores, y), weights)
@@ -124,7 +133,21 @@ class SimCSE(Objective):
         return "Backbone"
 
 
+def _is_encoder(backbone):
+    return "masked_lm" in backbone.family.heads and not getattr(backbone.config, "causal", False)
+
+
+def _dropout_rates(config):
+    """The names of the rates of dropout in a config, other than that of classifiers."""
+    return [name for name in vars(config) if name.endswith("dropout") and name != "classifier_dropout"]
+
+
 def _has_dropout(config):
-    """Whether some rate of dropout of a config, other than that of classifiers, is above 0."""
-    names = [name for name in vars(config) if name.endswith("dropout") and name != "classifier_dropout"]
-    return any(getattr(config, name) for name in names)
+    return any(getattr(config, name) for name in _dropout_rates(config))
+
+
+def _dropout_names(config):
+    """How to set them: "dropout=0.1, or with a recipe, --set model.dropout=0.1"."""
+    names = _dropout_rates(config)
+    given = " or ".join(f"{name}=0.1" for name in names) or "a rate of dropout"
+    return f"{given}, or with a recipe, --set model.{names[0]}=0.1" if names else given

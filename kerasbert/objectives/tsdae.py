@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from ..backend.compilation import concrete_array
+from ..backend.rematerialization import is_rematerialized
 from ..core.initializers import truncated_normal
 from ..data import Corpus, TSDAEBatches
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -110,15 +111,10 @@ def reading(blocks: list, layers: list, embedding: Any) -> Iterator[None]:
         layers: the `EmbeddingAttention` of each block.
         embedding: float (b, 1, m).
     """
-    replaced = {}
+    replaced: dict = {}
 
     def replace(layer, make):
-        if "call" in vars(layer):
-            raise ValueError(
-                "Layers of TSDAE are called in two ways, so their activations cannot be recomputed. Received: a "
-                "backbone with rematerialization. Train it without."
-            )
-        replaced[id(layer)] = layer
+        replaced.setdefault(id(layer), (layer, vars(layer).get("call")))
         layer.call = functools.wraps(layer.call)(make(layer.call))
 
     def causal(call):
@@ -126,10 +122,13 @@ def reading(blocks: list, layers: list, embedding: Any) -> Iterator[None]:
             *args, attention_mask=(attention_mask or AttentionMask()).replace(causal=True), **kwargs
         )
 
+    if any(is_rematerialized(block) for block in blocks):
+        raise ValueError(
+            "Layers of TSDAE are called in two ways, so their activations cannot be recomputed. Received: a "
+            "backbone with rematerialization. Train it without."
+        )
     try:
         for block, cross in zip(blocks, layers, strict=True):
-            if "call" in vars(block):
-                replace(block, lambda call: call)
             after = getattr(block, "AFTER_ATTENTION", None)
             if after is None:
                 replace(block.attention, functools.partial(_added, causal, cross, embedding))
@@ -138,8 +137,11 @@ def reading(blocks: list, layers: list, embedding: Any) -> Iterator[None]:
                 replace(getattr(block, after), functools.partial(_followed, cross, embedding))
         yield
     finally:
-        for layer in replaced.values():
-            del layer.call
+        for layer, before in replaced.values():
+            if before is None:
+                del layer.call
+            else:
+                layer.call = before
 
 
 def _added(causal, cross, embedding, call):

@@ -187,8 +187,14 @@ def _with_class(before: typing.Any, kind: typing.Any, name: str, path: str) -> d
     if isinstance(before, dict):
         defaults = _defaults(_class_named(before["class"], kind, path))
         shared = {field: value for field, value in before.items() if field not in defaults or defaults[field] != value}
-    names = [field for field in fields_of(cls) if field in shared]
+    kinds = typing.get_type_hints(cls)
+    names = [field for field in fields_of(cls) if field in shared and _can_hold(kinds[field], shared[field])]
     return {"class": name, **_defaults(cls), **{field: shared[field] for field in names}}
+
+
+def _can_hold(kind: typing.Any, value: typing.Any) -> bool:
+    """Whether a field of a type can hold a written record. Other values are checked when they are read."""
+    return not isinstance(value, dict) or value.get("class") is None or value["class"] in _classes(kind)
 
 
 def _as_records(kind: typing.Any, value: typing.Any) -> typing.Any:

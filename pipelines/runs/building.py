@@ -11,7 +11,7 @@ from kerasbert.backend.keras_adapter import all_layers
 from kerasbert.checkpoints.folder import find_folder
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.models import Backbone
-from kerasbert.objectives import MaskedLM
+from kerasbert.objectives import TSDAE, MaskedLM
 from kerasbert.training import AlternatingOptimizers, LossScale
 
 from ..recipes import tree
@@ -139,7 +139,13 @@ def _tokenizer_of(model: str | Path) -> Tokenizer:
 
 
 def rematerialize(model) -> None:
-    """Calls `Backbone.rematerialize` for all trainable backbones of a model."""
+    """Calls `Backbone.rematerialize` for all trainable backbones of a model.
+
+    Raises:
+        ValueError: if the model is a TSDAE, whose layers are called in two ways.
+    """
+    if isinstance(model, TSDAE):
+        raise ValueError("TSDAE calls its layers in two ways, so --less-memory has no effect on it. Leave it out.")
     for part in all_layers(model):
         if isinstance(part, Backbone) and part.trainable:
             part.rematerialize()

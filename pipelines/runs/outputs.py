@@ -38,6 +38,24 @@ def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path 
                 )
 
 
+def check_model_folder(folder: Path, option: str = "--output") -> None:
+    """Raises an error if a model cannot be saved in a folder, or would replace files of something else there.
+
+    Args:
+        folder: the folder, which need not exist.
+        option: the option that names it.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        what = "a folder that can be written" if there.is_dir() else "a folder"
+        raise NotADirectoryError(f"`{option}` must be {what}. Received: {folder}, where {there} is none.")
+    is_model = any((folder / name).exists() for name in ("config.json", "kerasbert.json", "adapter_config.json"))
+    found = [name for name in ("corpus.json", *([] if is_model else ["README.md"])) if (folder / name).exists()]
+    if found:
+        what = "a corpus" if found[0] == "corpus.json" else "a README.md, but no model"
+        raise ValueError(f"`{option}` must be a new folder, or that of a model. Received: {folder}, with {what}.")
+
+
 @contextlib.contextmanager
 def cleaning_up() -> Iterator[None]:
     """Context manager, and decorator, in which SIGTERM and SIGHUP raise SystemExit, so that nothing unfinished is left.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kerasbert.data import Batches
 from kerasbert.data.text.files import write_text
+from kerasbert.training import read_log
 
 from ..recipes import tree
 from ..recipes.recipe import OLDER, Recipe
@@ -24,6 +25,8 @@ def claim_folder(
 ) -> list[dict]:
     """Writes recipe.json into a new run folder, or into the folder of a run that gets more steps or another schedule.
 
+    A folder without a checkpoint and without a row in its log is new.
+
     A finished run may get more steps in its last phase. With `reschedule`, any run may get different steps in its last
     phase, a different schedule, and unless `fixed_rows`, different batch sizes.
 
@@ -33,7 +36,7 @@ def claim_folder(
         ValueError: the folder holds a run with another recipe or other data, or of an earlier version of kerasbert.
     """
     path = run / "recipe.json"
-    if not path.exists():
+    if not path.exists() or not (any(run.glob("checkpoints/*")) or read_log(run)):  # nothing was trained yet
         write_text(path, json.dumps(info, indent=2))
         return []
     there, earlier = _stored(path)

@@ -45,6 +45,7 @@ from .building import (
     unigram_loss,
 )
 from .model_card import Measured, without_folders, write_card
+from .outputs import check_model_folder
 from .run_folders import claim_folder, record_of
 
 CONTINUE = "Run the same command again to continue."
@@ -148,6 +149,8 @@ def open_run(
     options: Options,
 ) -> Run:
     """Makes the batches and the compiled model of a run, and trains its teacher or its first stage if need be."""
+    if options.output is not None:
+        check_model_folder(options.output)
     recipe = dataclasses.replace(recipe, dtype=recipe.policy)  # a run continues with the dtype that it began with
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
     with together():

@@ -529,3 +529,14 @@ def test_copying_in_closed_form():
     ids, originals = np.array([[1, 1]], "int32"), np.array([[1, 2]], "int32")
     losses = to_numpy(copy_cross_entropy(*map(keras.ops.convert_to_tensor, (logits, gate, ids, originals))))
     np.testing.assert_allclose(losses, [[-np.log(5 / 8), -np.log(1 / 8)]], rtol=1e-6)
+
+
+@pytest.mark.one_backend
+def test_a_trained_generator_gives_its_embeddings_to_a_new_discriminator():
+    generator = randomize(MaskedLM(Electra(ElectraConfig(**SMALL))), 0.3)
+    x, _ = batch()
+    before = to_numpy(generator(x))
+    model = ReplacedTokenDetection(generator, Electra(ElectraConfig(**LARGE)))
+    np.testing.assert_array_equal(to_numpy(model.generator(x)), before)
+    tables = [part.backbone.embeddings[0] for part in (model.generator, model.discriminator)]
+    assert tables[0] is tables[1]

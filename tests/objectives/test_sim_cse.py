@@ -1,12 +1,14 @@
 """Unsupervised SimCSE: the loss of the example and of the formula, both readings of a text, a loss that falls."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Corpus, Tokenizer, WholeTextBatches
-from kerasbert.models import Bert, BertConfig
+from kerasbert.data import Corpus, MixtureBatches, Tokenizer, WholeTextBatches
+from kerasbert.models import GPT2, Bert, BertConfig, GPT2Config, ModernBert, ModernBertConfig
 from kerasbert.objectives import SimCSE
 from kerasbert.tasks import TextEmbedder
 from kerasbert.training import adamw
@@ -106,3 +108,36 @@ def test_bad_input():
     packed = {"token_ids": x["token_ids"], "sequence_ids": np.ones((4, 6), "int32")}
     with pytest.raises(ValueError, match="SimCSE embeds one text per row. Received: packed rows"):
         model.fit(packed, y, verbose=0)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("by", ["rows", "batches"])
+def test_texts_of_several_corpora_are_told_apart(by):
+    """The batches of each corpus number their rows by themselves."""
+    tokenizer = Tokenizer.from_preset("bert_mini_en")
+    parts = {
+        name: WholeTextBatches(Corpus.in_memory([f"{name} number {i}" for i in range(40)], tokenizer), 4, 12)
+        for name in ("a day", "a night")
+    }
+    batches = MixtureBatches(parts, dict.fromkeys(parts, 1.0), steps=3, batch_size=4, by=by)
+    config = BertConfig(**{**DROPOUT, "vocabulary_size": tokenizer.vocabulary_size})
+    model = randomize(SimCSE(Bert(config), tokenizer=tokenizer))
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    for number in range(3):
+        x, y, weights = batches[number]
+        scores = to_numpy(model(x))
+        expected = np.mean(np.log(np.exp(scores).sum(axis=1)) - np.diag(scores))
+        assert model.test_on_batch(x, y, weights, return_dict=True)["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.one_backend
+def test_what_cannot_be_learned_from_is_refused():
+    model = SimCSE(Bert(BertConfig(**DROPOUT)), tokenizer=Tokenizer.train("wordpiece", ["a b c"] * 9, 11))
+    with pytest.raises(ValueError, match="SimCSE compares the texts of a batch. Received: one text"):
+        model.fit(["a b"], batch_size=1, verbose=0)
+    with pytest.raises(ValueError, match="SimCSE needs an encoder.*Received: a GPT2, which reads from left to right"):
+        SimCSE(GPT2(GPT2Config(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, max_length=8, dropout=0.1)))
+    config = ModernBertConfig(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=8)
+    config = dataclasses.replace(config, attention_output_dropout=0.0)
+    with pytest.raises(ValueError, match="without dropout. Set .*embedding_dropout=0.1.*--set model.*=0.1"):
+        SimCSE(ModernBert(config))

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 
@@ -178,6 +179,17 @@ def test_columns(tmp_path):
             read_text_columns(table(tmp_path / "bad.jsonl", rows, names))
     with pytest.raises(ValueError, match="has no column 'z'"):
         read_text_columns(path, texts=("z",))
+
+
+def test_lists_in_tables_of_text(tmp_path):
+    """pandas writes lists into CSV as Python prints them."""
+    path = tmp_path / "lists.csv"
+    rows = [("q1", ["a", "b"], [1, 0]), ("q2", ["c"], [0.5])]
+    pandas.DataFrame(rows, columns=["query", "documents", "labels"]).to_csv(path, index=False)
+    found = read_text_columns(path)
+    assert found == Examples([("q1", ["a", "b"]), ("q2", ["c"])], [[1.0, 0.0], [0.5]])
+    path.write_text("query,document\nq1,['a']\nq2,plain text\n")
+    assert read_text_columns(path).x == [("q1", "['a']"), ("q2", "plain text")]
 
 
 def test_losses_as_text():

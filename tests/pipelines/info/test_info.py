@@ -28,6 +28,14 @@ def test_weights_of_bert_base_are_those_of_the_paper():
     assert sum(found["weights"]["parts"].values()) == 109_514_298
 
 
+def test_an_objective_that_calls_its_layers_in_two_ways():
+    """The decoder of TSDAE reads the tokens with the layers of the encoder, so that there are more than two passes."""
+    decoding, encoding = (
+        info(name, length=32, dtypes=FLOAT32)["operations"]["forward"] for name in ("tsdae.tiny", "bert.tiny")
+    )
+    assert decoding["per_row"] > 1.5 * encoding["per_row"]
+
+
 @pytest.mark.parametrize("size", ["electra_small", "t5_small"])
 def test_weights_are_counted_without_creating_them(size):
     backbone = kerasbert.models.Backbone.from_preset(size, load_weights=False)

@@ -5,13 +5,28 @@ import re
 import pytest
 from huggingface_hub import ModelCard
 
-from kerasbert.checkpoints.model_card import describe
+from kerasbert.checkpoints.model_card import OWN_MODEL_TYPES, describe
 from kerasbert.data import Tokenizer
 from kerasbert.metrics import by_class
-from kerasbert.models import T5, Bert, BertConfig, Electra, ElectraConfig, T5Config, WordVectors, WordVectorsConfig
-from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, Seq2SeqLM, SkipGram
+from kerasbert.models import (
+    FAMILIES,
+    T5,
+    Bert,
+    BertConfig,
+    DebertaV2,
+    DebertaV2Config,
+    Electra,
+    ElectraConfig,
+    GPTBert,
+    GPTBertConfig,
+    T5Config,
+    WordVectors,
+    WordVectorsConfig,
+)
+from kerasbert.objectives import TSDAE, MaskedLM, ReplacedTokenDetection, Seq2SeqLM, SkipGram
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 from kerasbert.training import add_lora
+from pipelines.evaluate import evaluate
 from pipelines.runs.model_card import Measured, write_card
 
 pytestmark = pytest.mark.one_backend
@@ -275,3 +290,32 @@ def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatc
     if kind in ("label", "pair"):
         answer = model.classify([("A first text.", "Its pair.")] if kind == "pair" else ["A first text."])[0]
         assert f"'label': '{answer['label']}', 'score': {answer['score']:.4f}" in printed
+
+
+def test_transformers_is_named_where_it_has_the_architecture(tokenizer, tmp_path):
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    aliases = {"mt5-lm", "t5-lm", "umt5-lm"}  # which are written as those of T5
+    assert OWN_MODEL_TYPES == set(FAMILIES) - set(CONFIG_MAPPING_NAMES) - aliases
+    model = MaskedLM(GPTBert(GPTBertConfig(vocabulary_size=59, distance_buckets=8, **SIZES)), tokenizer=tokenizer)
+    text = written(tmp_path, model)
+    assert "from transformers" not in text and "- transformers" not in text
+    model = MaskedLM(
+        DebertaV2(DebertaV2Config(vocabulary_size=59, mask_decoder=True, **SIZES)),
+        tokenizer=tokenizer,
+    )
+    text = written(tmp_path, model)
+    assert "from transformers" not in text and "It has an enhanced mask decoder" in text
+
+
+def test_objectives_without_a_head_are_shown_as_embedders(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = TSDAE(Bert(BertConfig(vocabulary_size=59, **SIZES)), tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    text = written(tmp_path / "model", model)
+    saved = model.count_params() - model.cross_attention.count_params()
+    assert "TextEmbedder.from_preset" in text and f"{saved:,} parameters" in text
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.S)[1]
+    exec(code, {})
+    with pytest.raises(ValueError, match="The losses of TSDAE need layers that only training has.*cross_attention"):
+        evaluate(str(tmp_path / "model"), corpus=("corpus",))

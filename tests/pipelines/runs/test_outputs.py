@@ -16,7 +16,15 @@ from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.reading.examples import Examples
 from pipelines.runs.answers import Answers
-from pipelines.runs.outputs import check_outputs, counted, score_table, write_answers, write_results
+from pipelines.runs.outputs import (
+    check_model_folder,
+    check_outputs,
+    counted,
+    score_table,
+    write_answers,
+    write_results,
+)
+from pipelines.runs.run_folders import claim_folder
 
 pytestmark = pytest.mark.one_backend
 
@@ -178,3 +186,31 @@ def test_scores_are_never_beside_answers_of_another_evaluation(tmp_path, monkeyp
     assert states == [{"answers.jsonl": before["answers.jsonl"]}, {"answers.jsonl": after["answers.jsonl"]}]
     assert before["answers.jsonl"] != after["answers.jsonl"] and json.loads(after["scores.json"]) == {"accuracy": 0.0}
     assert scores.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_model_is_not_saved_among_other_things(tmp_path):
+    for name in ("new", "new/deeper", "."):
+        check_model_folder(tmp_path / name)
+    (tmp_path / "file").write_text("text")
+    for name in ("file", "file/model"):
+        with pytest.raises(NotADirectoryError, match="`--output` must be a folder. Received: .*file, where|file/model"):
+            check_model_folder(tmp_path / name)
+    (tmp_path / "README.md").write_text("notes")
+    with pytest.raises(ValueError, match="must be a new folder, or that of a model. Received: .*a README.md, but no"):
+        check_model_folder(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    check_model_folder(tmp_path)
+    (tmp_path / "corpus.json").write_text("{}")
+    with pytest.raises(ValueError, match="with a corpus"):
+        check_model_folder(tmp_path)
+
+
+def test_a_run_folder_is_claimed_by_training(tmp_path):
+    """A start that failed before the first step leaves no run behind."""
+    record = {"recipe": {"class": "Recipe", "phases": [{"steps": 4}]}, "batches": {}}
+    other = {**record, "batches": {"length": 8}}
+    assert claim_folder(tmp_path, record) == claim_folder(tmp_path, other) == claim_folder(tmp_path, record) == []
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n')
+    assert claim_folder(tmp_path, record) == []
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        claim_folder(tmp_path, other)
