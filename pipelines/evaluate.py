@@ -86,7 +86,7 @@ def evaluate(
         json: print the scores as JSON, in full precision, instead of a table.
     """
     sources = named_sources(data)
-    answer_files = _answer_files(output, answers, sources)
+    answer_files = _answer_files(output, answers, sources, corpus)
     if task == RETRIEVAL:
         return _written(*score_searches(model, sources, stages, batch_size or 32), output, answer_files, json)
     wanted = _wanted_kind(task, stages)
@@ -101,8 +101,6 @@ def evaluate(
         ]
         scores = flat({name: scores for name, (scores, _) in zip(sources, found, strict=True)})
     elif kind is None and corpus:
-        if answers is not None:
-            raise ValueError("--answers needs examples. Received: --answers with --corpus. Leave it out.")
         scores, found = score_language_model(loaded, model, corpus, batch_size, length, steps), []
     else:
         raise ValueError(
@@ -118,8 +116,12 @@ def _given(data: Sequence[str], corpus: Sequence[str]) -> str:
     return " and ".join(given) or "neither"
 
 
-def _answer_files(output: Path | None, answers: Path | None, sources: dict[str, str]) -> dict[str, Path | None]:
+def _answer_files(
+    output: Path | None, answers: Path | None, sources: dict[str, str], corpora: Sequence[str]
+) -> dict[str, Path | None]:
     """Returns {name of a data set: file for its answers}, after a check that no file is read and written."""
+    if answers is not None and corpora and not sources:
+        raise ValueError("--answers needs examples. Received: --answers with --corpus. Leave it out.")
     files = {name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources}
     outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in files.items()}}
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})

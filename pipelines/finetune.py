@@ -43,12 +43,13 @@ TITLES = {
 
 
 def in_locked_folder(function: Callable) -> Callable:
-    """Decorator that locks the folder `output` for this process."""
+    """Decorator that checks the folder `output`, and locks it for this process."""
 
     @functools.wraps(function)
     def locking(*arguments, **options):
         bound = inspect.signature(function).bind(*arguments, **options)
         bound.apply_defaults()
+        check_model_folder(bound.arguments["output"])
         with locked(bound.arguments["output"]):
             return function(*arguments, **options)
 
@@ -92,7 +93,6 @@ def finetune(
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
     spec = _checked_task(task, columns, objective, start)
-    check_model_folder(output)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)

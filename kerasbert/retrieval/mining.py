@@ -127,9 +127,7 @@ def mine_hard_negatives(
 
     Returns: a list of tuples, in the order of the first occurrence of the queries.
 
-    Raises:
-        ValueError: if a pair is not two str, `corpus` is no list of str, or `layout`, `reranker` or the vectors of
-            `model` are not suitable.
+    Raises: ValueError if a pair, `corpus`, `layout`, `reranker` or the vectors of `model` are not suitable.
 
     Example:
         >>> import kerasbert
@@ -139,8 +137,7 @@ def mine_hard_negatives(
         >>> mine_hard_negatives(pairs, model, corpus=["Who cuts the grass?", "Where do I type my password?"])[0][2]
         'Where do I type my password?'
     """
-    _check_arguments(layout, include_positives, reranker)
-    check_list(corpus, "corpus")
+    _check_arguments(layout, include_positives, reranker, corpus)
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
@@ -162,8 +159,9 @@ def mine_hard_negatives(
     return rows
 
 
-def _check_arguments(layout, include_positives, reranker):
-    """Raises a ValueError for unknown layouts, for embedders, and for other models that do not score pairs."""
+def _check_arguments(layout, include_positives, reranker, corpus):
+    """Raises a ValueError for unknown layouts, for a corpus that is no list of str, and for models of other kinds."""
+    check_list(corpus, "corpus")
     if layout not in LAYOUTS or (include_positives and layout != "n-tuple"):
         raise ValueError(
             f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."

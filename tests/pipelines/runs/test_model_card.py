@@ -301,7 +301,7 @@ def test_transformers_is_named_where_it_has_the_architecture(tokenizer, tmp_path
     text = written(tmp_path, model)
     assert "from transformers" not in text and "- transformers" not in text
     model = MaskedLM(
-        DebertaV2(DebertaV2Config(vocabulary_size=59, mask_decoder=True, **SIZES)),
+        DebertaV2(DebertaV2Config(vocabulary_size=59, mask_decoder=True, distance_buckets=8, **SIZES)),
         tokenizer=tokenizer,
     )
     text = written(tmp_path, model)
