@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,7 +23,6 @@ def rematerialized(layer):
     """
     call, inside = layer.call, []
 
-    @functools.wraps(call)
     def kept_small(*args, **kwargs):
         if inside or not is_training(layer):
             return call(*args, **kwargs)
@@ -48,8 +48,9 @@ def rematerialized(layer):
         tensors = iter(_recomputed(run, [leaves[place] for place in places]))
         return keras.tree.map_structure(lambda is_there: next(tensors) if is_there else None, structure[0])
 
-    kept_small.recomputes = True  # for `is_rematerialized`
-    return kept_small
+    replacement: Any = functools.wraps(call)(kept_small)
+    replacement.recomputes = True  # for `is_rematerialized`
+    return replacement
 
 
 def is_rematerialized(layer):

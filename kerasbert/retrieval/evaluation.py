@@ -38,7 +38,7 @@ class Collection:
 
     documents: Mapping[str, str]
     queries: Mapping[str, str]
-    relevant: Mapping[str, Mapping[str, float] | Iterable[str]]
+    relevant: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         for query, grades in self.relevant.items():

@@ -89,17 +89,21 @@ class Embedder(Task):
         self._program = None
         self.pair_classifier = self.choices = None
         if self.objective is not None:
-            self.check_objective()
+            self.check_objective(self.objective)
             self.pair_classifier = self.objective.make_layer(backbone.config.kernel_initializer())
             self.choices = keras.random.SeedGenerator(seed=0, name="choices") if self.objective.is_random else None
 
-    def check_objective(self):
-        """Raises a ValueError if the objective compares vectors of tokens, or whatever else this model has not."""
-        similarity = self.objective.similarity_name
+    def check_objective(self, objective: Loss) -> None:
+        """Checks that an objective compares what this model computes.
+
+        Raises:
+            ValueError: if the objective compares vectors of tokens.
+        """
+        similarity = objective.similarity_name
         if similarity in OF_TOKENS:
             raise ValueError(
                 f"A {type(self).__name__} has one vector for each text, and {similarity!r} compares those of tokens. "
-                f'Received: {self.objective.name} with it. Use similarity="cosine", or a MultiVectorEmbedder.'
+                f'Received: {objective.name} with it. Use similarity="cosine", or a MultiVectorEmbedder.'
             )
 
     def example_inputs(self):

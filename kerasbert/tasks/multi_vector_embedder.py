@@ -103,12 +103,12 @@ class MultiVectorEmbedder(Embedder):
         self.projection = VectorLayers([record.config() for record in self.records], name="projection")
         self.build_now()
 
-    def check_objective(self):
-        if getattr(self.objective, "similarity", None) not in SIMILARITIES:
-            name = getattr(self.objective, "similarity", None)
+    def check_objective(self, objective: Loss) -> None:
+        name = getattr(objective, "similarity", None)
+        if name not in SIMILARITIES:
             raise ValueError(
                 "Late interaction is trained by a loss that compares token vectors. Received: "
-                f"{self.objective.name}{f' with {name!r}' if name else ''}. Use a loss with an option `similarity`, "
+                f"{objective.name}{f' with {name!r}' if name else ''}. Use a loss with an option `similarity`, "
                 'such as MultipleNegatives(scale=1.0, similarity="max_sim").'
             )
 
