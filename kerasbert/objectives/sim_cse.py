@@ -98,12 +98,12 @@ class SimCSE(Objective):
         scores: Any = ops.matmul(halves[0], ops.transpose(halves[1]))
         return scores / self.temperature
 
-    def compute_loss(self, x: Any = None, y=None, y_pred: Any = None, sample_weight=None, training=True):
-        if y_pred.shape[0] == 1:
+    def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
+        if x["token_ids"].shape[0] == 1:
             raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
         weights: Any = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
-        scores = ops.where(ops.expand_dims(weights, 0) > 0, y_pred, PADDING_SCORE)
-        y = ops.arange(ops.shape(y_pred)[0])  # its values differ in a mixture of corpora, which numbers each by itself
+        scores = ops.where(weights[None, :] > 0, y_pred, PADDING_SCORE)
+        y = ops.subtract(ops.cumsum(ops.ones_like(y)), 1)  # mixtures number the rows of each corpus apart
         losses = cross_entropy(scores, y)
         self.contrastive_loss.update_state(losses, weights)
         self.accuracy.update_state(predicted_correctly(scores, y), weights)
