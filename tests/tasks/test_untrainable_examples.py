@@ -124,6 +124,7 @@ def test_other_directions_learn_from_equal_positives(embedder):
         reranker.fit(SAME, batch_size=3, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_judgments_may_be_lists_of_documents():
     for documents in (["d1"], {"d1"}, ("d1",)):
         collection = Collection({"d1": "a", "d2": "b"}, {"q": "c"}, {"q": documents})
