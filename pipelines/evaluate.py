@@ -15,6 +15,7 @@ from pathlib import Path
 import kerasbert
 from kerasbert.checkpoints.folder import find_folder
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
+from kerasbert.models import Backbone
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
@@ -249,6 +250,11 @@ def score_language_model(
         corpora: folders, or name=folder.
         batch_size, length, steps: override the values in the recipe.
     """
+    if isinstance(model, Backbone):
+        raise ValueError(
+            f"The loss of a language model needs a head. Received: a {type(model).__name__} without one. Load it as a "
+            "MaskedLM or a CausalLM, or fine-tune it and use --data."
+        )
     if model.TRAINING_ONLY:
         raise ValueError(
             f"The losses of {type(model).__name__} need layers that only training has, and that a folder does not "

@@ -87,7 +87,7 @@ def finetune(
             also evaluated on folders in the form of BEIR.
         task: classes, labels, score, ner, questions, choices, sequences, embed, sparse, multivector, rerank, or the
             name of a data set. The official files of a data set are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli,
-            rte, wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy, summarization, ...
+            rte, wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, summarization and others.
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
         lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.

@@ -29,15 +29,15 @@ from .runs.task_options import Files
 
 @dataclass(frozen=True)
 class Rules(Options):
-    """Which documents are negatives of a query. s is the lowest score of its positives.
+    """Which documents are negatives of a query.
 
     Args:
         num_negatives: number of negatives for each query.
         range_min: leave out so many of the most similar documents.
         range_max: consider documents up to this rank. Default: enough for all negatives, and ten times as many if there
             are limits.
-        absolute_margin: leave out documents with a score above s - absolute_margin.
-        relative_margin: leave out documents with a score above s - relative_margin * |s|.
+        absolute_margin: leave out documents that score less than this below the query's worst positive, or above it.
+        relative_margin: the same, as a share of the score of that positive.
         max_score: leave out documents with a higher score.
         min_score: leave out documents with a lower score.
         sampling: top for the most similar documents, or random.

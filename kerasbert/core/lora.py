@@ -17,8 +17,10 @@ def add_lora(
 
     It uses Keras's `Dense.enable_lora`. Layers outside the backbone, such as heads, are left as they are, and poolers
     that the loaded file did not contain stay trainable.
-    Call it before `compile`. `save_to_preset` merges the products into the kernels, so that the folder holds an
-    ordinary model; `save_adapter` writes the products alone.
+
+    Call it before `compile`. Without an optimizer of your own, `fit` then has ten times its usual learning rate.
+    `save_to_preset` merges the products into the kernels, so that the folder holds an ordinary model. `save_adapter`
+    writes the products alone.
 
     Args:
         model: an objective, a task, a backbone, or any Keras model that contains backbones.

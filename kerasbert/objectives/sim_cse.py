@@ -41,8 +41,8 @@ class SimCSE(Objective):
         The target of a row is its own place. The values of y, int32 (b,), do not count.
 
     Raises:
-        ValueError: if `temperature` is not above 0, or the backbone is no encoder or has no dropout. In training, if a
-            batch has a single text.
+        ValueError: if `temperature` is not above 0, the backbone does not predict masked tokens, or it has no dropout.
+            In training, if a batch has a single text.
 
     Example:
         >>> from kerasbert.data import Corpus, WholeTextBatches
@@ -67,9 +67,10 @@ class SimCSE(Objective):
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
         if isinstance(backbone, Backbone) and not _is_encoder(backbone):
+            causal = " with causal=True" if getattr(backbone.config, "causal", False) else ""
             raise ValueError(
-                "SimCSE needs an encoder, whose first token sees the whole text. Received: a "
-                f"{type(backbone).__name__}, which reads from left to right."
+                "SimCSE needs an encoder that predicts masked tokens, such as Bert or ModernBert. Received: a "
+                f"{type(backbone).__name__}{causal}."
             )
         if isinstance(backbone, Backbone) and backbone.stages() is not None and not _has_dropout(backbone.config):
             raise ValueError(
@@ -99,8 +100,6 @@ class SimCSE(Objective):
         return scores / self.temperature
 
     def compute_loss(self, x: Any = None, y=None, y_pred=None, sample_weight=None, training=True):
-        if x["token_ids"].shape[0] == 1:
-            raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
         weights: Any = ops.ones_like(y, "float32") if sample_weight is None else ops.cast(sample_weight, "float32")
         scores = ops.where(weights[None, :] > 0, y_pred, PADDING_SCORE)
         y = ops.subtract(ops.cumsum(ops.ones_like(y)), 1)  # mixtures number the rows of each corpus apart
@@ -128,6 +127,8 @@ class SimCSE(Objective):
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         check_first_tokens(x, "SimCSE")
+        if y is not None and len(x["token_ids"]) == 1:
+            raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
 
     def variant(self):
         return "Backbone"

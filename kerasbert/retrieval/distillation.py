@@ -92,7 +92,7 @@ class DistillKL(Loss):
 
 def check_width(loss, labels, width):
     """Raises a ValueError if the teacher's vectors have another width than those of the model."""
-    if labels.shape[-1] != width:
+    if labels.shape[-1] not in (None, width):  # None: unknown while TensorFlow traces a step
         raise ValueError(
             f"The teacher's vectors must have the width of the model's for {loss.name}, {width}. Received: "
             f"{labels.shape[-1]}. Give the model a dense layer of that width, or project the teacher's vectors."

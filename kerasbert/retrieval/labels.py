@@ -29,10 +29,7 @@ def _vectors(y, loss):
 
 def _read_numbers(y, rows, columns, loss):
     """one number per example; only their order matters"""
-    y = _numbers(y, rows, loss, [(rows,)])
-    if rows > 1 and np.ptp(y) == 0:
-        raise ValueError(f"{loss.name} learns from examples with different labels. Received: {y[0]} for all.")
-    return y
+    return _numbers(y, rows, loss, [(rows,)])
 
 
 def _read_scores(y, rows, columns, loss):
@@ -55,18 +52,12 @@ def _read_binary(y, rows, columns, loss):
 
 def _read_groups(y, rows, columns, loss):
     """one class per text, as a number or a name"""
-    labels = np.asarray(y)
-    missing = next((label for label in labels.reshape(-1) if label is None or label != label), 0)
-    if missing is None or missing != missing:
-        raise ValueError(f"{loss.name} needs a class for each example. Received: {missing}. Drop the example.")
-    names, indices = np.unique(labels, return_inverse=True)
+    given = list(np.asarray(y, "object").reshape(-1))  # as text, NaN would be the name of a class
+    if any(label is None or label != label for label in given):
+        raise ValueError(f"{loss.name} needs a class for each example. Received: None or NaN. Drop the example.")
+    indices = np.unique(np.asarray(y), return_inverse=True)[1]
     if indices.size != rows:
         raise ValueError(f"{loss.name} needs one class per example, {rows}. Received: {indices.size}.")
-    if len(names) < 2 or len(names) == rows:
-        raise ValueError(
-            f"{loss.name} needs two classes or more, and two texts or more of a class. Received: {len(names)} classes "
-            f"of {rows} texts."
-        )
     return indices.reshape(-1).astype("int32")
 
 
@@ -159,7 +150,7 @@ READERS = {
     "relevance": _read_relevance,
 }
 # The kinds of labels from which nothing is learned if all are equal.
-COMPARED = ("binary", "probabilities", "values", "classes", "relevance")
+COMPARED = ("numbers", "binary", "probabilities", "values", "classes", "relevance")
 
 
 def check_texts(loss, texts, batch_size):
@@ -178,9 +169,10 @@ def check_texts(loss, texts, batch_size):
 def check_not_empty(examples):
     """Raises a ValueError if a text of an example is empty."""
     for number, texts in enumerate(examples):
-        if not all(text.strip() for text in texts):
-            what = "text" if len(texts) == 1 else "document" if texts[0].strip() else "query"
-            raise ValueError(f"Texts for training must not be empty. Received: an empty {what}, in example {number}.")
+        empty = next((place for place, text in enumerate(texts) if not text.strip()), None)
+        if empty is not None:
+            where = f"text {empty} of example {number}" if len(texts) > 1 else f"example {number}"
+            raise ValueError(f"Texts for training must not be empty. Received: {where}. Drop the example.")
 
 
 def check_positives(loss, texts):
@@ -199,6 +191,16 @@ def check_indices(loss, indices):
         raise ValueError(
             f"The labels of {loss.name} must be indices from 0 to {len(loss.labels) - 1}, for {list(loss.labels)}. "
             f"Received: {wrong}. Name the classes, or give their number: {loss.name}(labels=...)."
+        )
+
+
+def check_groups(loss, groups):
+    """Raises a ValueError unless there are two classes or more, int (n,), and two texts or more of one of them."""
+    count = len(np.unique(groups))
+    if count < 2 or count == len(groups):
+        raise ValueError(
+            f"{loss.name} needs two classes or more, and two texts or more of a class. Received: {count} classes of "
+            f"{len(groups)} texts."
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from ..data.text.json_files import check_types
-from .labels import COMPARED, READERS, check_differences, check_texts
+from .labels import COMPARED, READERS, check_differences, check_groups, check_texts
 from .similarity import DISTANCES, SIMILARITIES
 
 _CLASSES: dict[str, type] = {}
@@ -179,7 +179,9 @@ class Loss:
         Raises:
             ValueError: if all labels, or for lists the labels of every query, are equal.
         """
-        if self.targets in COMPARED:
+        if labels is not None and self.targets == "groups":
+            check_groups(self, labels)
+        elif labels is not None and self.targets in COMPARED:
             check_differences(self, labels, counts)
 
     # === Training ===

@@ -188,8 +188,7 @@ def _positives(pairs):
 
 
 def _is_pair(pair):
-    is_row = isinstance(pair, (tuple, list)) and len(pair) == 2
-    return is_row and all(isinstance(text, str) for text in pair)
+    return not isinstance(pair, str) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
 
 
 def _vectors(model, queries, documents, batch_size):

@@ -22,6 +22,8 @@ class MultipleNegatives(Loss):
     the same text as anchor and positive, whose vectors differ by dropout, it is SimCSE (Gao, Yao, Chen 2021, arXiv
     2104.08821).
 
+    Examples are (anchor, positive) or (anchor, positive, negative, ...), without y.
+
     Args:
         scale: factor of the similarities, the inverse of the temperature. Sparse and late-interaction models use 1.
         similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
@@ -181,8 +183,14 @@ class MegaBatchMargin(Loss):
 
     Paper: Wieting, Gimpel 2018, arXiv 1711.05732.
 
+    Examples are (anchor, positive), without y.
+
+    Args:
+        positive_margin: the similarity that a positive should reach.
+        negative_margin: the similarity above which the positive of another row counts as too similar.
+
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type. In training, if all examples have the same positive.
     """
 
     positive_margin: float = 0.8
@@ -190,6 +198,10 @@ class MegaBatchMargin(Loss):
 
     max_texts = 2
     compares_rows = True
+
+    def check_texts(self, texts, batch_size):
+        super().check_texts(texts, batch_size)
+        check_positives(self, texts)
 
     def call(self, vectors, labels, step):
         similarity = all_cosines(*vectors)

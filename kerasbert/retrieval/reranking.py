@@ -59,6 +59,10 @@ class BinaryCrossEntropy(ScoreLoss):
 
     max_texts, targets = 2, "probabilities"
 
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "positive_weight", exclusive=True)
+
     def call(self, scores, labels, step):
         labels, scores = ops.cast(labels, "float32"), ops.reshape(scores, (-1,))
         near, far = ops.log_sigmoid(scores), ops.log_sigmoid(-scores)
@@ -380,6 +384,10 @@ class ADRMSE(ScoreLoss):
     alpha: float = 1.0
 
     is_list, targets = True, "relevance"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "alpha", exclusive=True)
 
     def call(self, scores, labels, step):
         labels, real = ops.cast(labels, "float32"), step.real

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from ..data.tasks.labels import names_of
-from .loss import Loss
+from .loss import Loss, check_least
 from .similarity import DISTANCES, HIDDEN, SIMILARITIES, angle_similarity, cosine
 
 
@@ -16,6 +16,8 @@ class CosineSimilarity(Loss):
     """Squared error of the cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084): mean_i (cos(u_i, v_i) - y_i)^2
 
     For STS-B, divide the scores by 5.
+
+    Examples are pairs. y has a score from -1 to 1 for each.
 
     Raises:
         ValueError: if an option has the wrong type or an unknown value.
@@ -41,12 +43,14 @@ class CoSENT(Loss):
 
         log(1 + sum over y_i < y_j of exp(scale (sim(u_i, v_i) - sim(u_j, v_j))))
 
+    Examples are pairs. y has a number for each.
+
     Args:
         scale: factor of the similarities.
         similarity: "cosine", "dot", "euclidean", "manhattan", "max_sim" or "mean_max_sim".
 
     Raises:
-        ValueError: if `similarity` is unknown, or an option has the wrong type.
+        ValueError: if `similarity` is unknown, an option has the wrong type, or `scale` is not above 0.
 
     Example:
         >>> from kerasbert.retrieval import CoSENT
@@ -66,6 +70,10 @@ class CoSENT(Loss):
     targets = "numbers"
     compares_rows = True
 
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "scale", exclusive=True)
+
     def call(self, vectors, labels, step):
         similarities = SIMILARITIES[self.similarity].of_rows(*vectors)
         return order_loss(similarities, ops.reshape(labels, (-1,)), step.real, self.scale)
@@ -78,13 +86,20 @@ class AnglE(Loss):
     Li, Li 2023, arXiv 2309.12871. Without labels, examples are (anchor, positive, negatives): pairs with the positive
     have the label 1, the others 0.
 
+    Args:
+        scale: factor of the similarities.
+
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type, or `scale` is not above 0.
     """
 
     scale: float = 20.0
 
     targets = "numbers"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "scale", exclusive=True)
 
     def needs_rows(self, columns):
         return columns == 2
@@ -112,12 +127,14 @@ class Contrastive(Loss):
 
         mean_i [ y_i D_i^2 + (1 - y_i) max(0, margin - D_i)^2 ] / 2
 
+    Examples are pairs. y is 1 for similar texts and 0 for others.
+
     Args:
         margin: the distance beyond which pairs with label 0 add nothing.
         distance: a name from `similarity.DISTANCES`. "cosine" is 1 - cosine similarity.
 
     Raises:
-        ValueError: if `distance` is unknown, or an option has the wrong type.
+        ValueError: if `distance` is unknown, an option has the wrong type, or `margin` is not above 0.
     """
 
     margin: float = 0.5
@@ -125,6 +142,10 @@ class Contrastive(Loss):
 
     max_texts = 2
     targets = "binary"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "margin", exclusive=True)
 
     def call(self, vectors, labels, step):
         distance, similar = DISTANCES[self.distance].of_rows(*vectors), ops.reshape(labels, (-1,)) == 1
@@ -139,8 +160,13 @@ class OnlineContrastive(Loss):
     Hard are similar pairs that are further apart than the closest other pair, and other pairs that are closer than the
     furthest similar pair. If there is only one kind, its mean distance takes the place of the missing bound.
 
+    Examples are pairs. y is 1 for similar texts and 0 for others.
+
+    Args:
+        margin, distance: see `Contrastive`.
+
     Raises:
-        ValueError: if `distance` is unknown, or an option has the wrong type.
+        ValueError: if `distance` is unknown, an option has the wrong type, or `margin` is not above 0.
     """
 
     margin: float = 0.5
@@ -148,6 +174,10 @@ class OnlineContrastive(Loss):
 
     max_texts = 2
     targets = "binary"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_least(self, 0, "margin", exclusive=True)
 
     def call(self, vectors, labels, step):
         distance, labels = DISTANCES[self.distance].of_rows(*vectors), ops.reshape(labels, (-1,))
@@ -171,6 +201,8 @@ class PairClasses(Loss):
     """Cross-entropy of a linear layer on [u; v; |u - v|], which is used in training only.
 
     Reimers, Gurevych 2019, arXiv 1908.10084.
+
+    Examples are pairs. y has the class of each, as a number or a name.
 
     Args:
         labels: the names of the classes, or their number.

@@ -12,6 +12,8 @@ from .similarity import DISTANCES, HIDDEN
 class Triplet(Loss):
     """mean_i max(0, D(a_i, p_i) - D(a_i, n_i) + margin) (Schroff et al. 2015, arXiv 1503.03832).
 
+    Examples are (anchor, positive, negative), without y.
+
     Args:
         margin: how much further than the positive the negative should be. Sentence-BERT has the same default.
         distance: a name from `similarity.DISTANCES`. "cosine" is 1 - cosine similarity.
@@ -58,6 +60,8 @@ class BatchHard(Loss):
 
     Paper: Hermans et al. 2017, arXiv 1703.07737.
 
+    Examples are single texts. y has the class of each.
+
     Args:
         margin: see `Triplet`.
         distance: a name from `similarity.DISTANCES`.
@@ -82,6 +86,11 @@ class BatchHard(Loss):
 class BatchHardSoftMargin(Loss):
     """`BatchHard` with log(1 + exp(x)) in place of max(0, x + margin) (Hermans et al. 2017, arXiv 1703.07737).
 
+    Examples are single texts. y has the class of each.
+
+    Args:
+        distance: see `Triplet`.
+
     Raises:
         ValueError: if `distance` is unknown, or an option has the wrong type.
     """
@@ -102,6 +111,11 @@ class BatchSemiHard(Loss):
     """All pairs of a class, each with the closest text of another class that is further away (arXiv 1503.03832).
 
     If no text of another class is further away, the furthest of them is used.
+
+    Examples are single texts. y has the class of each.
+
+    Args:
+        margin, distance: see `Triplet`.
 
     Raises:
         ValueError: if `distance` is unknown, or an option has the wrong type.
@@ -128,6 +142,11 @@ class BatchSemiHard(Loss):
 @dataclasses.dataclass(frozen=True)
 class BatchAll(Loss):
     """The mean of max(0, D(a, p) - D(a, n) + margin) over all triplets of the batch for which it is above 0.
+
+    Examples are single texts. y has the class of each.
+
+    Args:
+        margin, distance: see `Triplet`.
 
     Raises:
         ValueError: if `distance` is unknown, or an option has the wrong type.

@@ -47,6 +47,9 @@ class Wrapper(Loss):
         self.check_columns(len(texts[0]))
         self.loss.check_texts(texts, batch_size)
 
+    def check_labels(self, labels, counts=None):
+        self.loss.check_labels(labels, counts)
+
     def read_labels(self, y, rows, columns):
         return self.loss.read_labels(y, rows, columns)
 
@@ -199,8 +202,13 @@ class GlobalOrthogonal(Loss):
 
     M_1 and M_2 are the means of the cosine similarity of different rows and of its square. m is the width.
 
+    Examples have one text or more. There is no y.
+
+    Args:
+        mean_weight, second_moment_weight: the factors in the formula.
+
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type.
     """
 
     mean_weight: float = 1.0

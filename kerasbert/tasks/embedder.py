@@ -27,6 +27,7 @@ from ..training.convert import read_texts
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
 # {whether vectors are subtracted: rows of queries and of documents that are compared at a time}
+LONGEST = 2**16  # tokens of a text whose length is unknown while TensorFlow traces a step
 SIMILARITY_ROWS = {False: (1024, 1024), True: (8, 1024)}
 
 
@@ -218,13 +219,18 @@ class Embedder(Task):
         """
         examples = _examples(x)
         if self.objective is not None:
-            self.objective.check_texts(examples, batch_size)
+            self.objective.check_columns(len(examples[0]))
             y = self.objective.read_labels(y, len(examples), len(examples[0]))
-            if shuffle:
-                check_not_empty(examples)
-                self.objective.check_labels(y)
             y = np.zeros(len(examples), "float32") if y is None else y
         return self.bucketed_batches(self.encode_columns(examples), y, sample_weight, batch_size, epochs, seed, shuffle)
+
+    def check_training(self, x, y, batch_size):
+        if self.objective is None:
+            return
+        examples = _examples(x)
+        self.objective.check_texts(examples, batch_size)
+        check_not_empty(examples)
+        self.objective.check_labels(self.objective.read_labels(y, len(examples), len(examples[0])))
 
     def batches_for_prediction(self, x, batch_size):
         if isinstance(x, dict):
@@ -343,12 +349,12 @@ def _examples(x):
     """Converts texts and tuples of texts to a list of tuples, or raises a ValueError."""
     examples = [(example,) if isinstance(example, str) else example for example in x]
     if not examples:
-        raise ValueError("There must be an example or more. Received: none.")
+        raise ValueError("There must be at least one example. Received: none.")
     for number, example in enumerate(examples):
         if not isinstance(example, (tuple, list)) or not all(isinstance(text, str) for text in example):
             raise ValueError(
                 "An example must be a text, or a tuple of texts such as (query, positive, negative). Received: "
-                f"{example!r:.60}, as example {number}. A list of documents is written as (query, document, document)."
+                f"{example!r:.60}, as example {number}. Instead of (query, [a, b]), write (query, a, b)."
             )
         if len(example) != len(examples[0]):
             raise ValueError(
@@ -383,6 +389,7 @@ def text_keys(token_ids: Any) -> Any:
     Equal numbers for different texts have a probability of 2^-64.
     """
     ids = ops.cast(token_ids, "int32")
-    factors = np.random.default_rng(0).integers(-(2**31), 2**31, (2, ids.shape[-1]), dtype=np.int64)
-    factors = ops.convert_to_tensor((factors | 1).astype("int32"))
+    longest = ids.shape[-1] or LONGEST  # TensorFlow does not know the width if batches differ in it
+    factors = np.random.default_rng(0).integers(-(2**31), 2**31, (2, longest), dtype=np.int64)
+    factors = ops.convert_to_tensor((factors | 1).astype("int32"))[:, : ops.shape(ids)[-1]]
     return ops.cast(ops.sum((ids[:, :, None] + 1) * factors, axis=-1), "int32")

@@ -208,6 +208,22 @@ class Reranker(Task):
             x: pairs (query, document); or (query, positive, negatives...); or (query, [documents]).
             y: the labels of the objective, if it has any: one per pair, or a list for each list of documents.
         """
+        queries, lists, y = self._read(x, y)
+        y = np.zeros(len(queries), "float32") if y is None else y
+        options = (y, sample_weight, batch_size, epochs, seed, shuffle)
+        if self.objective.max_texts == 2:
+            return self.bucketed_batches(self.encode(_together(queries, lists)), *options)
+        choose = self.objective.documents if isinstance(self.objective, SampledNegatives) else None
+        return DocumentLists(Lists(self.tokenizer_of_texts(), queries, lists, self.max_length, choose), *options)
+
+    def check_training(self, x, y, batch_size):
+        queries, lists, y = self._read(x, y)
+        texts = _together(queries, lists)
+        self.objective.check_texts(texts, batch_size)
+        _check_training(self.objective, texts, y, [len(documents) for documents in lists])
+
+    def _read(self, x, y):
+        """Returns (queries, lists of documents, labels as an array or None), or raises a ValueError."""
         loss, (queries, lists) = self.objective, _listed(x)
         counts = [len(documents) for documents in lists]
         if not loss.is_list or isinstance(loss, SampledNegatives):
@@ -217,20 +233,10 @@ class Reranker(Task):
                     f"{loss.name} needs examples with the same number of documents. Received: {counts[0]} in example "
                     f"0, but {counts[wrong]} in example {wrong}."
                 )
-        texts = [(query, *documents) for query, documents in zip(queries, lists, strict=True)]
-        loss.check_texts(texts, batch_size)
+        loss.check_columns(1 + counts[0])
         if loss.targets == "classes" and y is not None:
-            y = indices_of(self.labels, y)
-        else:
-            y = loss.read_labels(y, len(texts), counts if loss.is_list else 1 + counts[0])
-        if shuffle:
-            _check_training(loss, texts, y, counts)
-        y = np.zeros(len(texts), "float32") if y is None else y
-        options = (y, sample_weight, batch_size, epochs, seed, shuffle)
-        if loss.max_texts == 2:
-            return self.bucketed_batches(self.encode(texts), *options)
-        choose = loss.documents if isinstance(loss, SampledNegatives) else None
-        return DocumentLists(Lists(self.tokenizer_of_texts(), queries, lists, self.max_length, choose), *options)
+            return queries, lists, indices_of(self.labels, y)
+        return queries, lists, loss.read_labels(y, len(queries), counts if loss.is_list else 1 + counts[0])
 
     def batches_for_prediction(self, x, batch_size):
         """Returns the batches of pairs that `predict` scores. No documents of other rows are added."""
@@ -409,6 +415,10 @@ def _listed(examples):
         queries.append(parts[0])
         lists.append(list(documents))
     return queries, lists
+
+
+def _together(queries, lists):
+    return [(query, *documents) for query, documents in zip(queries, lists, strict=True)]
 
 
 def _check_training(loss, examples, labels, counts):

@@ -69,6 +69,14 @@ class UserData(TrainingMode):
     def _needs_targets(self, received):
         return ValueError(f"{type(self).__name__} needs targets. Received: {received}, or predict(x).")
 
+    def check_training(self, x, y, batch_size):
+        """Raises a ValueError if nothing can be learned from the texts of a run and their targets.
+
+        Args:
+            x, y: texts and targets, as `data_of` returns them.
+            batch_size: number of examples in a batch.
+        """
+
     def _is_ours(self, x):
         """Whether x is of a type that this package converts to `Batches` itself, rather than a Keras data source."""
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
@@ -78,6 +86,8 @@ class UserData(TrainingMode):
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
             raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
         if not isinstance(x, Batches):
+            if is_text(x):
+                self.check_training(x, options["y"], options["batch_size"])
             batches = self._batches(x, epochs=epochs, **options)
             return BatchesRun(batches, len(batches) // epochs, start)
         if epochs != 1 or options["y"] is not None:

@@ -302,5 +302,5 @@ class Fitting(UserData, Programs):
 def _default_peak(model):
     """The peak of the default learning rate: that of the class of the model, or for tasks by the width of the model."""
     rate = model.default_learning_rate or fine_tuning_rate(model.backbone.config.hidden_dim)
-    adapted = any(getattr(layer, "lora_enabled", False) for layer in all_layers(getattr(model, "backbone", model)))
+    adapted = any(getattr(layer, "lora_enabled", False) for layer in all_layers(model.backbone))
     return LORA_FACTOR * rate if adapted else rate

@@ -63,7 +63,7 @@ def read_minimal_pairs(
             )
     pairs = [pair for file in files for pair in _pairs_of(file, reading, columns, named=len(files) > 1)]
     if not pairs:
-        folders = sorted(path.name for path in Path(source).iterdir() if path.is_dir()) if len(files) != 1 else []
+        folders = sorted(path.name for path in Path(source).iterdir() if path.is_dir()) if Path(source).is_dir() else []
         within = f" It has the folders {', '.join(folders)}: name one of them." if folders else ""
         raise ValueError(
             f"Minimal pairs are read from {', '.join((*TABLES, '.txt'))}. Received: {source} without any.{within}"

@@ -145,7 +145,9 @@ def rematerialize(model) -> None:
         ValueError: if the model is a TSDAE, whose layers are called in two ways.
     """
     if isinstance(model, TSDAE):
-        raise ValueError("TSDAE calls its layers in two ways, so --less-memory has no effect on it. Leave it out.")
+        raise ValueError(
+            "TSDAE calls its layers in two ways, so their activations cannot be recomputed. Leave out --less-memory."
+        )
     for part in all_layers(model):
         if isinstance(part, Backbone) and part.trainable:
             part.rematerialize()

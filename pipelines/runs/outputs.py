@@ -46,14 +46,15 @@ def check_model_folder(folder: Path, option: str = "--output") -> None:
         option: the option that names it.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        what = "a folder that can be written" if there.is_dir() else "a folder"
-        raise NotADirectoryError(f"`{option}` must be {what}. Received: {folder}, where {there} is none.")
+    if not there.is_dir():
+        raise NotADirectoryError(f"`{option}` must be a folder. Received: {folder}, but {there} is a file.")
+    if not os.access(there, os.W_OK):
+        raise PermissionError(f"`{option}` must be a folder that you may write to. Received: {folder}.")
     is_model = any((folder / name).exists() for name in ("config.json", "kerasbert.json", "adapter_config.json"))
     found = [name for name in ("corpus.json", *([] if is_model else ["README.md"])) if (folder / name).exists()]
     if found:
-        what = "a corpus" if found[0] == "corpus.json" else "a README.md, but no model"
-        raise ValueError(f"`{option}` must be a new folder, or that of a model. Received: {folder}, with {what}.")
+        what = "is a corpus" if found[0] == "corpus.json" else "has a README.md, but no model"
+        raise ValueError(f"`{option}` must be a new folder, or that of a model. Received: {folder}, which {what}.")
 
 
 @contextlib.contextmanager

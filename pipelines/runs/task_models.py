@@ -84,6 +84,8 @@ def batches_of(
         targets = labels_of(examples)
     else:
         targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
+    if shuffle:
+        model.check_training(examples.x, targets, batch_size)
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 

@@ -25,10 +25,9 @@ class Generation(Options):
     """How answers are generated.
 
     Args:
-        max_new_tokens: maximum length of generated answers, in tokens. Default: that in the model's
-            generation_config.json, or 64; for finetune 64.
-        num_beams: number of beams for generating answers. Default: that in the model's generation_config.json, or 1;
-            for finetune 1.
+        max_new_tokens: maximum length of generated answers, in tokens. `evaluate` and `predict` take it from the
+            generation_config.json of the model, if it has one. Default: 64.
+        num_beams: number of beams for generating answers. `evaluate` and `predict` take it from there, too. Default: 1.
     """
 
     max_new_tokens: int | None = None

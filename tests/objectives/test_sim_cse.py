@@ -135,7 +135,7 @@ def test_what_cannot_be_learned_from_is_refused():
     model = SimCSE(Bert(BertConfig(**DROPOUT)), tokenizer=Tokenizer.train("wordpiece", ["a b c"] * 9, 11))
     with pytest.raises(ValueError, match="SimCSE compares the texts of a batch. Received: one text"):
         model.fit(["a b"], batch_size=1, verbose=0)
-    with pytest.raises(ValueError, match="SimCSE needs an encoder.*Received: a GPT2, which reads from left to right"):
+    with pytest.raises(ValueError, match="SimCSE needs an encoder that predicts masked tokens.*Received: a GPT2"):
         SimCSE(GPT2(GPT2Config(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, max_length=8, dropout=0.1)))
     config = ModernBertConfig(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=8)
     config = dataclasses.replace(config, attention_output_dropout=0.0)

@@ -1,5 +1,6 @@
 """Examples and options from which nothing can be learned: refused by name, before a step."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -8,12 +9,14 @@ from kerasbert.retrieval import (
     AdaptiveLayer,
     BatchHard,
     Collection,
+    CoSENT,
     DistillKL,
     EmbeddingMSE,
     LambdaLoss,
     Matryoshka,
     MultipleNegatives,
     NegativeRules,
+    OnlineContrastive,
     PairClasses,
     SampledNegatives,
     Splade,
@@ -24,6 +27,20 @@ from kerasbert.tasks import MultiVectorEmbedder, Reranker, SparseEmbedder, Stati
 PAIRS = [("Ann lives in Rome", "Rome"), ("Bob lives in Bonn", "Bonn"), ("who met Bob ?", "Ann")]
 SAME = [(query, "Rome") for query, _ in PAIRS]
 EMPTY = [*PAIRS, ("who ?", " ")]
+
+
+class Batched(keras.utils.PyDataset):
+    """Batches of texts in a list."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, number):
+        return self.batches[number]
 
 
 @pytest.fixture
@@ -41,16 +58,18 @@ def embedder(tiny_backbone, tokenizer):
         (Matryoshka(EmbeddingMSE(), dims=[8]), PAIRS, np.zeros((3, 8)), "32. Received: 8"),
         (EmbeddingMSE(), PAIRS, [[1.0, 2.0], [1.0], [2.0]], "must be vectors of one width"),
         (GIST(), PAIRS, [[[1.0], [1.0, 2.0]]] * 3, "must be vectors of one width"),
-        ("ranking", EMPTY, None, "must not be empty. Received: an empty document, in example 3"),
-        ("triplet", [("", "a", "b"), ("c", "d", "e")], None, "an empty query, in example 0"),
-        ("ranking", [("Ann", ["Rome", "Bonn"]), ("Bob", ["Bonn", "Rome"])], None, "as example 0. A list of documents"),
+        ("ranking", EMPTY, None, "must not be empty. Received: text 1 of example 3"),
+        ("triplet", [("", "a", "b"), ("c", "d", "e")], None, "Received: text 0 of example 0"),
+        ("ranking", [("Ann", ["Rome", "Bonn"]), ("Bob", ["Bonn", "Rome"])], None, "as example 0. Instead of"),
         ("cosine", [("Ann", ("Rome", "Bonn"))] * 2, [0.1, 0.2], "must be a text, or a tuple of texts"),
         ("ranking", SAME, None, "the same positive in all 3 examples, 'Rome'"),
         (Matryoshka(MultipleNegatives(), dims=[8]), SAME, None, "the same positive in all 3 examples"),
         ("Contrastive", PAIRS, [1, 1, 1], "learns from examples with different labels. Received: 1.0 for all"),
         ("OnlineContrastive", PAIRS, [0, 0, 0], "with different labels. Received: 0.0 for all"),
-        (BatchHard(), ["a", "b", "c"], ["x", None, "x"], "needs a class for each example. Received: None"),
-        ("ranking", [], None, "There must be an example or more. Received: none"),
+        (BatchHard(), ["a", "b", "c"], ["x", None, "x"], "needs a class for each example. Received: None or NaN"),
+        (BatchHard(), ["a", "b", "c"], ["x", float("nan"), "x"], "needs a class for each example"),
+        ("MegaBatchMargin", SAME, None, "the same positive in all 3 examples"),
+        ("ranking", [], None, "There must be at least one example. Received: none"),
     ],
 )  # fmt: skip
 def test_examples_are_refused_by_name(objective, x, y, message, embedder):
@@ -72,6 +91,20 @@ def test_labels_are_needed_to_evaluate_but_not_to_predict(embedder):
     assert model.predict(["Ann", ""], verbose=0).shape == (2, 32)
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_only_the_whole_run_is_checked(shuffle, embedder):
+    """The last batch of a source and the validation may have a single example, or equal labels."""
+    last = [(PAIRS[:2], None), (PAIRS[2:], None)]
+    assert embedder("ranking").fit(Batched(last), shuffle=shuffle, verbose=0).history["loss"][0] >= 0
+    model = embedder("Contrastive")
+    model.fit(PAIRS, [1, 0, 1], validation_data=(PAIRS[:1], [1]), shuffle=shuffle, verbose=0)
+    assert model.evaluate(PAIRS, [1, 1, 1], verbose=0) >= 0
+    with pytest.raises(ValueError, match="with different labels"):
+        model.fit(PAIRS, [1, 1, 1], shuffle=shuffle, verbose=0)
+    reranker = Reranker(model.backbone, objective=SampledNegatives(), tokenizer=model.tokenizer)
+    assert reranker.fit(Batched(last), shuffle=shuffle, verbose=0).history["loss"][0] >= 0
+
+
 @pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -83,6 +116,8 @@ def test_labels_are_needed_to_evaluate_but_not_to_predict(embedder):
         (lambda: GIST(temperature=0.0), "`temperature` of GIST must be above 0"),
         (lambda: DistillKL(teacher_temperature=0.0), "`teacher_temperature` of DistillKL must be above 0"),
         (lambda: SampledNegatives(count=0), "`count` of SampledNegatives must be at least 1"),
+        (lambda: CoSENT(scale=-1.0), "`scale` of CoSENT must be above 0"),
+        (lambda: OnlineContrastive(margin=0.0), "`margin` of OnlineContrastive must be above 0"),
         (lambda: LambdaLoss(k=-1), "`k` of LambdaLoss must be at least 1"),
         (lambda: Splade("ranking", warmup=-5), "`warmup` of Splade must be at least 0"),
         (lambda: NegativeRules(max_score=float("nan")), "`max_score` in NegativeRules must be float.*Received: nan"),

@@ -24,7 +24,17 @@ from kerasbert.models import (
     WordVectorsConfig,
 )
 from kerasbert.objectives import TSDAE, MaskedLM, ReplacedTokenDetection, Seq2SeqLM, SkipGram
-from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from kerasbert.tasks import (
+    MultipleChoice,
+    MultiVectorEmbedder,
+    QuestionAnswerer,
+    Reranker,
+    SparseEmbedder,
+    StaticEmbedder,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+)
 from kerasbert.training import add_lora
 from pipelines.evaluate import evaluate
 from pipelines.runs.model_card import Measured, write_card
@@ -265,7 +275,9 @@ def test_curves_and_data_sets_of_the_hub(bert, tmp_path):
     assert "![Loss and scores during training](logs/seed_0/curves.png)" in card.text
 
 
-@pytest.mark.parametrize("kind", ["label", "pair", "tags", "mask", "score", "embedder"])
+@pytest.mark.parametrize(
+    "kind", ["label", "pair", "tags", "mask", "score", "embedder", "static", "sparse", "late", "reranker"]
+)
 def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatch, capsys, kind):
     """The second code block of a card, beside the folder."""
     monkeypatch.chdir(tmp_path)
@@ -274,6 +286,10 @@ def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatc
         "mask": lambda: MaskedLM(bert, tokenizer=tokenizer),
         "score": lambda: TextClassifier(bert, problem="score", tokenizer=tokenizer),
         "embedder": lambda: TextEmbedder(bert, tokenizer=tokenizer),
+        "static": lambda: StaticEmbedder.distil(TextEmbedder(bert, tokenizer=tokenizer), width=None),
+        "sparse": lambda: SparseEmbedder(bert, tokenizer=tokenizer),
+        "late": lambda: MultiVectorEmbedder(bert, projection=4, tokenizer=tokenizer),
+        "reranker": lambda: Reranker(bert, tokenizer=tokenizer),
     }.get(kind, lambda: TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer))()
     model.save_to_preset(tmp_path / "model")
     text = written(tmp_path / "model", model, pairs=kind == "pair")
@@ -285,7 +301,9 @@ def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatc
     if kind == "score":
         assert tuple(names["outputs"].logits.shape) == (1, 1)
     else:
-        expected = {"tags": "'entity'", "mask": "'token_str'", "embedder": "(2, 8)"}.get(kind, "'label'")
+        expected = {"tags": "'entity'", "mask": "'token_str'", "embedder": "(2, 8)", "static": "(2, 8)"}
+        expected |= {"sparse": "torch.Size([2, 59])", "late": ", 4", "reranker": "'corpus_id'"}
+        expected = expected.get(kind, "'label'")
         assert expected in printed
     if kind in ("label", "pair"):
         answer = model.classify([("A first text.", "Its pair.")] if kind == "pair" else ["A first text."])[0]
