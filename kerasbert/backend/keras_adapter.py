@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 
+from .kept_weights import KeptWeights
+
 
 class Exported:
     """Adds to a Keras model that it can be part of a SavedModel. Must come before `keras.Model` among the base classes.
@@ -35,7 +37,7 @@ class Exported:
         super().export(filepath, *args, input_signature=input_signature, **kwargs)  # pyright: ignore
 
 
-class TrainingMode(Exported, keras.Model):
+class TrainingMode(Exported, KeptWeights):
     """A model that tells its layers whether it is training, although its `call` has no `training` argument.
 
     Keras passes the flag only to models whose `call` has this argument. On JAX, it never reaches the layers inside the

@@ -201,7 +201,7 @@ class Fitting(UserData, Programs):
         held_out = held_out and self._feed(*held_out, batch_size)
         run.begin(self, held_out, callbacks)
         for part in run.parts(self, callbacks, verbose):
-            with checked_inputs(), data_errors(), ending_together():
+            with checked_inputs(), data_errors(), ending_together(), self.keeping_weights():
                 history = super().fit(**part, validation_data=held_out, **options)
         return history
 
@@ -222,7 +222,7 @@ class Fitting(UserData, Programs):
         source = self._feed(x, y, sample_weight, batch_size)
         if self.test_function is None:
             self.choose_programs(tokens_of(source) / 3)
-        with checked_inputs(), data_errors(), ending_together():
+        with checked_inputs(), data_errors(), ending_together(), self.keeping_weights():
             return super().evaluate(source, **kwargs)
 
     def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
@@ -238,7 +238,7 @@ class Fitting(UserData, Programs):
         """
         x = self.examples_of(x)
         check_processes("predict", self._is_ours(x))
-        with reading_weights(), checked_inputs(), data_errors():
+        with reading_weights(), checked_inputs(), data_errors(), self.keeping_weights():
             if not self._is_ours(x):
                 source = self.prepare(readable(x, self._converted_inputs), training=False)
                 return single(super().predict(source, **kwargs))

@@ -91,6 +91,14 @@ def test_labels_are_needed_to_evaluate_but_not_to_predict(embedder):
     assert model.predict(["Ann", ""], verbose=0).shape == (2, 32)
 
 
+def test_batches_of_a_source_may_differ_in_width(embedder):
+    short, long = [("Ann", "Rome"), ("Bob", "Bonn")], [("Ann lives in Rome .", "in Rome"), ("who met Bob ?", "Ann met")]
+    model = embedder("ranking")
+    losses = model.fit(Batched([(short, None), (long, None)]), shuffle=False, epochs=2, verbose=0).history["loss"]
+    assert np.isfinite(losses).all()
+
+
+@pytest.mark.one_backend
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_only_the_whole_run_is_checked(shuffle, embedder):
     """The last batch of a source and the validation may have a single example, or equal labels."""

@@ -136,3 +136,25 @@ def test_only_tensorflow_decides_on_xla_by_the_size_of_the_model(monkeypatch):
     model = MaskedLM(Bert(BertConfig(**SIZES)))
     model.compile("sgd")
     assert model.jit_compile == (keras.backend.backend() != "torch")
+
+
+class FailingLM(MaskedLM):
+    fails = True
+
+    def compute_loss(self, *args, **kwargs):
+        if self.fails:
+            raise ValueError("This batch is wrong.")
+        return super().compute_loss(*args, **kwargs)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_an_error_in_the_first_step_loses_no_weights(method):
+    model = FailingLM(Bert(BertConfig(**SIZES)))
+    model.compile(keras.optimizers.SGD(0.1))
+    x = {"token_ids": RNG.integers(5, 31, (4, 6)).astype("int32")}
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="This batch is wrong"):
+        getattr(model, method)(x, x["token_ids"], batch_size=2, verbose=0)
+    assert all(np.array_equal(old, new) for old, new in zip(before, model.get_weights(), strict=True))
+    model.fails = False
+    assert np.isfinite(model.fit(x, x["token_ids"], batch_size=2, verbose=0).history["loss"]).all()

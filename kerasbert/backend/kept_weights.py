@@ -1,0 +1,35 @@
+"""Weights that are still there after an error, also one in the first step of JAX."""
+
+import contextlib
+from collections.abc import Iterator
+
+import keras
+
+
+class KeptWeights(keras.Model):
+    """A model whose variables keep their values if an error ends `fit`, `evaluate` or `predict`.
+
+    On JAX, Keras takes the values out of the variables for the steps of an epoch. If the first step fails, for example
+    while its program is compiled, nothing puts them back.
+    """
+
+    _taken = ()  # (variable, its value), for the variables whose values Keras has taken
+
+    def _purge_model_variables(self, **kinds):
+        optimizer = [] if self.optimizer is None else self.optimizer.variables
+        variables = (*self.trainable_variables, *self.non_trainable_variables, *self.metrics_variables, *optimizer)
+        self.__dict__["_taken"] = tuple((variable, variable._value) for variable in variables)
+        super()._purge_model_variables(**kinds)
+
+    @contextlib.contextmanager
+    def keeping_weights(self) -> Iterator[None]:
+        """Context manager, around a method of Keras, that puts the values back after an error."""
+        try:
+            yield
+        except BaseException:
+            for variable, value in self._taken:
+                if variable._value is None and not value.is_deleted():  # a step deletes the values that it replaces
+                    variable._value = value
+            raise
+        finally:
+            self.__dict__["_taken"] = ()
