@@ -6,10 +6,12 @@ it stands, so it is escaped.
 """
 
 import dataclasses
+import functools
 import inspect
 import re
 import sys
 import textwrap
+from pathlib import Path
 
 _SECTION = re.compile(r"^([A-Z][a-z]+):(?: +(\S.*))?$")
 SECTIONS = ("Args", "Attributes", "Call", "Example", "Raises", "Returns", "Yields")
@@ -19,7 +21,7 @@ _SPECIAL = re.compile(r"([*|\\]|_(?!\w)|(?<!\w)_)")
 
 
 def plain(text):
-    """Text with its code as literals and without markup.
+    """Text with its code as literals and without markup. Names that a page of the API describes are links to it.
 
     "`fit` needs x*y" -> "``fit`` needs x\\*y"
     """
@@ -27,7 +29,30 @@ def plain(text):
     escaped = [_PAPER.sub(r"`\g<0> <https://arxiv.org/abs/\1>`__", _SPECIAL.sub(r"\\\1", part)) for part in parts[::2]]
     found = escaped[0]
     for code, following in zip(parts[1::2], escaped[1:], strict=True):
-        found += f"``{code.strip()}``" + ("\\" if following[:1].isalnum() else "") + following
+        found += literal(code.strip()) + ("\\" if following[:1].isalnum() else "") + following
+    return found
+
+
+def literal(code):
+    """Code as a link to the page that describes it, or as a literal. Single words in small letters may be arguments."""
+    is_name = code[:1].isupper() or "_" in code
+    full = documented().get(code) if is_name else None
+    return f":py:obj:`{code} <{full}>`" if full else f"``{code}``"
+
+
+@functools.cache
+def documented():
+    """{name: name with its module} of the classes and functions on the pages of the API."""
+    found = {}
+    for page in sorted((Path(__file__).parent.parent / "api").rglob("*.md")):
+        module = ""
+        for line in page.read_text(encoding="utf-8").splitlines():
+            directive = re.match(r"\.\. (currentmodule|autoclass|autofunction|autoexception):: (\S+)", line)
+            if directive and directive[1] == "currentmodule":
+                module = f"{directive[2]}."
+            elif directive:
+                full = directive[2] if directive[2].startswith("kerasbert.") else module + directive[2]
+                found[full.rpartition(".")[2]] = full
     return found
 
 

@@ -74,6 +74,7 @@ def test_every_field_of_a_config_has_a_meaning(backbone):
             "Args:\n    x: one of\n        - a: first,\n          long\n        - b",
             "**Args:**\n\n``x``\n    one of\n\n    - a: first, long\n\n    - b",
         ),
+        ("A `Reranker` or an `x`.", "A :py:obj:`Reranker <kerasbert.tasks.Reranker>` or an ``x``."),
         ("See arXiv 1810.04805.", "See `arXiv 1810.04805 <https://arxiv.org/abs/1810.04805>`__."),
         ("Example:\n    >>> x * y\n    6", "**Example:**\n\n.. code-block:: pycon\n\n    >>> x * y\n    6"),
     ],
