@@ -16,7 +16,7 @@ class KeptWeights(keras.Model):
     _taken = ()  # (variable, its value), for the variables whose values Keras has taken
 
     def _purge_model_variables(self, **kinds):
-        optimizer = [] if self.optimizer is None else self.optimizer.variables
+        optimizer = getattr(getattr(self, "optimizer", None), "variables", ())  # none before `compile`
         variables = (*self.trainable_variables, *self.non_trainable_variables, *self.metrics_variables, *optimizer)
         self.__dict__["_taken"] = tuple((variable, variable._value) for variable in variables)
         super()._purge_model_variables(**kinds)
