@@ -13,7 +13,7 @@ class KeptWeights(keras.Model):
     while its program is compiled, nothing puts them back.
     """
 
-    _taken = ()  # (variable, its value), for the variables whose values Keras has taken
+    _taken: tuple = ()  # (variable, its value), for the variables whose values Keras has taken
 
     def _purge_model_variables(self, **kinds):
         optimizer = getattr(getattr(self, "optimizer", None), "variables", ())  # none before `compile`
