@@ -73,24 +73,6 @@ _PURPOSES = {
     "feature-extraction": ("maps tokens to hidden states, and is a starting point for fine-tuning", "AutoModel"),
 }
 
-_ENCODE = 'encode(["A first text.", "A second text."]).shape'
-# Models for search -> what the model is for, the class in sentence-transformers, and a call of it.
-_FOR_SEARCH = {
-    "TextEmbedder": (_PURPOSES["sentence-similarity"][0], "SentenceTransformer", _ENCODE),
-    "StaticEmbedder": ("maps a text to the mean of the vectors of its tokens", "SentenceTransformer", _ENCODE),
-    "SparseEmbedder": ("maps a text to a weight for each token of the vocabulary", "SparseEncoder", _ENCODE),
-    "MultiVectorEmbedder": (
-        "maps a text to a vector for each of its tokens, for search by late interaction",
-        "MultiVectorEncoder",
-        'encode_document(["A first text."])[0].shape',
-    ),
-    "Reranker": (
-        "scores how well a document answers a query",
-        "CrossEncoder",
-        'rank("A query.", ["A first document.", "A second document."])',
-    ),
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Description:
@@ -129,8 +111,7 @@ def describe(model, pairs=False, base=None):
     purpose, auto_class = _PURPOSES.get(task, ("was pretrained, and is a starting point for fine-tuning", None))
     if getattr(model, "problem", None) == "score":
         purpose = "gives a score to a text or a pair of texts"
-    search = _FOR_SEARCH.get(type(model).__name__)
-    purpose = search[0] if search else purpose
+    purpose = getattr(model, "hub_purpose", None) or purpose
     named = ", ".join(f"`{label}`" for label in labels) if len(labels) <= 8 else f"one of {len(labels)} labels"
     purpose = purpose.replace("{labels}", f"one of the labels {named}" if len(labels) <= 8 else named)
     family = type(backbone).__name__
@@ -141,15 +122,16 @@ def describe(model, pairs=False, base=None):
     call = "" if model is backbone else _call(model, pairs)
     usage, libraries = [_LOADED.replace("\nCALL", f"\n{call}" if call else "")], []
     is_own = backbone.config.model_type in OWN_MODEL_TYPES
+    peer = getattr(model, "in_sentence_transformers", None)
     if base is not None:
         usage, libraries = [_of_adapter(model, base, labels, call)], ["peft"]
     elif hasattr(model, "generator"):
         usage.append(_HALVES)
     elif left_out and task is None:
         usage.append(_AS_EMBEDDER)
-    elif search is not None:
+    elif peer is not None:
         if not is_own or family == "WordVectors":  # of which static embedders consist
-            usage.append(_IN_SENTENCE_TRANSFORMERS.replace("CLASS", search[1]).replace("CALL", search[2]))
+            usage.append(_IN_SENTENCE_TRANSFORMERS.replace("CLASS", peer[0]).replace("CALL", peer[1]))
             libraries.append("sentence-transformers")
     elif auto_class is not None and not is_own and not _decodes_masks(model):
         usage.append(_in_transformers(model, task, auto_class, pairs))

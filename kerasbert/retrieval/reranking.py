@@ -127,12 +127,12 @@ class SampledNegatives(ScoreLoss):
         scores: float (b, n), the positive first.
 
     Args:
-        count: number of random documents of other rows; None for all of them.
+        count: number of random documents of other rows; None for all of them, and 0 for the negatives of the row alone.
         scale: factor of the activated scores.
         activation: "sigmoid", which bounds the logits to [0, scale], or "identity".
 
     Raises:
-        ValueError: if `activation` is unknown, an option has the wrong type, `count` is below 1, or `scale` is not
+        ValueError: if `activation` is unknown, an option has the wrong type, `count` is below 0, or `scale` is not
             above 0. In training, if all examples have the same positive and no negatives.
     """
 
@@ -145,8 +145,13 @@ class SampledNegatives(ScoreLoss):
     def __post_init__(self):
         super().__post_init__()
         check_choice(self, "activation", ACTIVATIONS)
-        check_least(self, 1, "count")
+        check_least(self, 0, "count")
         check_least(self, 0, "scale", exclusive=True)
+
+    def check_columns(self, columns):
+        super().check_columns(columns)
+        if columns == 2 and self.count == 0:
+            raise ValueError(f"{self.name}(count=0) needs negatives in every example. Received: pairs. Add negatives.")
 
     def needs_rows(self, columns):
         return columns == 2  # a positive alone

@@ -77,6 +77,8 @@ class MultiVectorEmbedder(Embedder):
     KEPT_APART = ("projection",)
 
     hub_task = "sentence-similarity"
+    hub_purpose = "maps a text to a vector for each of its tokens, for search by late interaction"
+    in_sentence_transformers = ("MultiVectorEncoder", 'encode_document(["A first text."])[0].shape')
     example_call = 'model.rank("A query.", ["A first document.", "A second document."])'
     extra_inputs = (*Embedder.extra_inputs, "attended")
     narrows_texts = False  # queries have a width of their own

@@ -88,6 +88,8 @@ class Reranker(Task):
 
     default_learning_rate = 5e-5  # as that of embedders
     hub_task = "text-ranking"
+    hub_purpose = "scores how well a document answers a query"
+    in_sentence_transformers = ("CrossEncoder", 'rank("A query.", ["A first document.", "A second document."])')
     example_call = 'model.rank("A query.", ["A document.", "Another document."])'
     label_head = "classifier"
     needs_targets = False  # the order of the documents may be the target

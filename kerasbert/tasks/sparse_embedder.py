@@ -158,6 +158,8 @@ class SparseEmbedder(Embedder):
     needs_mask_decoder = True
 
     hub_task = "feature-extraction"
+    hub_purpose = "maps a text to a weight for each token of the vocabulary"
+    in_sentence_transformers = ("SparseEncoder", 'encode(["A first text.", "A second text."]).shape')
     example_call = 'model.embed(["A first text.", "A second text."])'
 
     def __init__(

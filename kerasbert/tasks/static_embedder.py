@@ -69,6 +69,7 @@ class StaticEmbedder(TextEmbedder):
     """
 
     SAVED_AS = {"layers": Saved(list[dict])}
+    hub_purpose = "maps a text to the mean of the vectors of its tokens"
     skips_prompts = False
 
     def __init__(

@@ -86,6 +86,7 @@ class TextEmbedder(Embedder):
     skips_prompts = True
 
     hub_task = "sentence-similarity"
+    in_sentence_transformers = ("SentenceTransformer", 'encode(["A first text.", "A second text."]).shape')
     example_call = 'model.embed(["A first text.", "A second text."])'
 
     def __init__(

@@ -40,6 +40,8 @@ class Trainable(WithHeads, Quantizable, Fitting):
     needs_query_stream = False  # whether this model reads the query stream of a backbone that has one (XLNet)
     extra_inputs = ()  # batch keys that this model reads itself, and that the backbone does not receive
     hub_task = None  # the Hugging Face Hub's name of the task, such as "fill-mask"
+    hub_purpose: str | None = None  # what the model is for, in model cards; None: what models of the task are for
+    in_sentence_transformers: tuple[str, str] | None = None  # the class that loads its folder, and a call of it
     example_call = ""  # line of code for model cards, which calls `model`; "{mask}" stands for the mask token
     engine = None  # what computes the outputs in place of the layers, for a model that was loaded from an export
     pads_as_tokenizer = True  # whether texts are padded on the side that the tokenizer says

@@ -123,7 +123,7 @@ def test_only_the_whole_run_is_checked(shuffle, embedder):
         (lambda: MultipleNegatives(scale=float("nan")), "`scale` in MultipleNegatives must be float. Received: nan"),
         (lambda: GIST(temperature=0.0), "`temperature` of GIST must be above 0"),
         (lambda: DistillKL(teacher_temperature=0.0), "`teacher_temperature` of DistillKL must be above 0"),
-        (lambda: SampledNegatives(count=0), "`count` of SampledNegatives must be at least 1"),
+        (lambda: SampledNegatives(count=-1), "`count` of SampledNegatives must be at least 0"),
         (lambda: CoSENT(scale=-1.0), "`scale` of CoSENT must be above 0"),
         (lambda: OnlineContrastive(margin=0.0), "`margin` of OnlineContrastive must be above 0"),
         (lambda: LambdaLoss(k=-1), "`k` of LambdaLoss must be at least 1"),
@@ -165,6 +165,10 @@ def test_other_directions_learn_from_equal_positives(embedder):
     reranker = Reranker(model.backbone, objective=SampledNegatives(), tokenizer=model.tokenizer)
     with pytest.raises(ValueError, match="SampledNegatives takes the positives of other examples as negatives"):
         reranker.fit(SAME, batch_size=3, verbose=0)
+    alone = Reranker(model.backbone, objective=SampledNegatives(count=0), tokenizer=model.tokenizer)
+    assert np.isfinite(alone.fit([(*pair, "a cat") for pair in PAIRS], batch_size=3, verbose=0).history["loss"]).all()
+    with pytest.raises(ValueError, match=r"SampledNegatives\(count=0\) needs negatives in every example"):
+        alone.fit(PAIRS, batch_size=3, verbose=0)
 
 
 @pytest.mark.one_backend
