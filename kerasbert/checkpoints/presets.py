@@ -67,6 +67,19 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     return class_named(name, path).from_preset(path, **arguments)
 
 
+def config_of(path: str | PathLike) -> tuple[type, Any]:
+    """Returns (backbone class, config) of the model in a folder, without reading its weights.
+
+    Args:
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
+
+    Raises: FileNotFoundError, ValueError: as in `load`.
+    """
+    folder = ModelFolder(find_folder(path))
+    family = folder.backbone_class()
+    return family, _config(family, folder, {}, None)
+
+
 @forgetting_failed_variables()
 def load_backbone(
     cls,

@@ -127,7 +127,7 @@ class ReplacedTokenDetection(AlternatingSteps):
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
         is_new, starts_new = isinstance(discriminator, Backbone), isinstance(generator, Backbone)
-        discriminator_class, arguments = _discriminator_class(objective)
+        discriminator_class, arguments = discriminator_kind(objective)
         generator, discriminator = (
             as_objective(generator, MaskedLM),
             as_objective(discriminator, discriminator_class, **arguments),
@@ -289,7 +289,7 @@ class ReplacedTokenDetection(AlternatingSteps):
         else:
             generator, discriminator, checked = f"{path}_generator", path, contextlib.nullcontext()
         options: dict[str, Any] = dict(load_weights=load_weights, dtype=dtype, **overrides)
-        discriminator_class, arguments = _discriminator_class(settings.get("objective", "replaced_tokens"))
+        discriminator_class, arguments = discriminator_kind(settings.get("objective", "replaced_tokens"))
         with checked:
             parts = (
                 MaskedLM.from_preset(generator, **options),
@@ -336,7 +336,7 @@ def _targets(x, y, sample_weight):
     return labels, given, slot_weights(x, labels, given["tokens"])
 
 
-def _discriminator_class(objective):
+def discriminator_kind(objective):
     """Returns (class, arguments) of the discriminator for a value of `objective`."""
     if objective == "replace_mlm":
         return MaskedLM, {"sentence_pair": False}
@@ -370,7 +370,7 @@ def _check_pair(generator, discriminator, objective):
         raise ValueError(
             "A generator predicts tokens only. Received: a MaskedLM with sentence_pair=True. Use sentence_pair=False."
         )
-    discriminator_class, arguments = _discriminator_class(objective)
+    discriminator_class, arguments = discriminator_kind(objective)
     if any(discriminator.arguments()[name] != value for name, value in arguments.items()):
         raise ValueError(
             f"objective={objective!r} needs "

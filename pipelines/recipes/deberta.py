@@ -78,9 +78,19 @@ def tiny() -> Recipe:
     return Recipe("deberta.tiny", model, MaskedLMData(noise=NGrams(0.15, ngrams=3)), tiny_phase(), tiny_adam())
 
 
+_V3_TINY_GENERATOR = Size("deberta_v3_small_generator", dict(TINY, num_layers=1, mask_decoder=True))
+_V3_TINY_NOISE = Tokens(0.15, shares=(1.0, 0.0))
+
+
 def v3_tiny() -> Recipe:
     """A small version of v3_small for two CPU cores: replaced tokens, gradient-disentangled embeddings."""
-    generator = Size("deberta_v3_small_generator", dict(TINY, num_layers=1, mask_decoder=True))
-    objective = ReplacedTokenDetection(generator, **_REPLACED, alternating=True)
-    data = ReplacedTokenData(noise=Tokens(0.15, shares=(1.0, 0.0)))
-    return Recipe("deberta.v3_tiny", Pretraining("deberta_v3_small", TINY, objective), data, tiny_phase(), tiny_adam())
+    objective = ReplacedTokenDetection(_V3_TINY_GENERATOR, **_REPLACED, alternating=True)
+    model = Pretraining("deberta_v3_small", TINY, objective)
+    return Recipe("deberta.v3_tiny", model, ReplacedTokenData(noise=_V3_TINY_NOISE), tiny_phase(), tiny_adam())
+
+
+def v3_tiny_generator() -> Recipe:
+    """The generator of v3_tiny alone, which v3_tiny may start from: --set init_from=runs/generator/model."""
+    model = Pretraining(_V3_TINY_GENERATOR.size, _V3_TINY_GENERATOR.config)
+    data = MaskedLMData(noise=_V3_TINY_NOISE)
+    return Recipe("deberta.v3_tiny_generator", model, data, tiny_phase(300), tiny_adam(warmup=30))

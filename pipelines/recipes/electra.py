@@ -2,7 +2,7 @@
 
 from kerasbert.data import Tokens
 
-from .data import Phase, ReplacedTokenData
+from .data import MaskedLMData, Phase, ReplacedTokenData
 from .models import Pretraining, ReplacedTokenDetection, Size
 from .optimizers import AdamW, WarmupDecay
 from .recipe import Recipe
@@ -72,13 +72,20 @@ def all_tokens_mlm() -> Recipe:
     return _paper("electra.all_tokens_mlm", "electra_base", _BASE, objective="all_tokens_mlm")
 
 
-def tiny() -> Recipe:
-    """A small version of small for two CPU cores: a generator of one layer, full rows with a single segment.
+_TINY = dict(TINY, embedding_dim=128)
+# As wide as the discriminator, since the local start needs embeddings that are no wider than the model.
+_TINY_GENERATOR = Size("electra_small_generator", dict(_TINY, num_layers=1))
 
-    The generator is as wide as the discriminator, since the local start needs embeddings that are no wider than it.
-    """
-    config = dict(TINY, embedding_dim=128)
-    generator = Size("electra_small_generator", dict(config, num_layers=1))
-    objective = ReplacedTokenDetection(generator, discriminator_weight=50.0)
-    model = Pretraining("electra_small", config, objective, LOCAL_START)
+
+def tiny() -> Recipe:
+    """A small version of small for two CPU cores: a generator of one layer, full rows with a single segment."""
+    objective = ReplacedTokenDetection(_TINY_GENERATOR, discriminator_weight=50.0)
+    model = Pretraining("electra_small", _TINY, objective, LOCAL_START)
     return Recipe("electra.tiny", model, ReplacedTokenData(noise=_noise()), tiny_phase(3_000), tiny_adam(1e-3))
+
+
+def tiny_generator() -> Recipe:
+    """The generator of tiny alone, which tiny may start from: --set init_from=runs/generator/model."""
+    # In the paper's two-stage training (section 3.2), the generator is trained first, too.
+    model = Pretraining(_TINY_GENERATOR.size, _TINY_GENERATOR.config, start=LOCAL_START)
+    return Recipe("electra.tiny_generator", model, MaskedLMData(noise=_noise()), tiny_phase(300), tiny_adam(1e-3, 30))

@@ -3,13 +3,16 @@
 import dataclasses
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from kerasbert import objectives
+from kerasbert.checkpoints.folder import find_folder
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data.text.json_files import closest
 from kerasbert.models import Backbone
+from kerasbert.objectives.replaced_token import discriminator_kind
 from kerasbert.training import start_with_local_attention
 
 
@@ -84,18 +87,19 @@ class Objective:
         """Returns the arguments of `cls`. Objectives count batches, of which `accumulation` make up an update."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in self.own}
 
-    def make(self, size: Size, new: Callable, start: Callable | None, **options: Any) -> objectives.Objective:
+    def make(self, size: "Pretraining", new: Callable, init_from: str | Path = "", **options: Any):
         """Makes the model.
 
         Args:
-            size: the size of the backbone.
-            new: function of (class, size, further arguments) that makes a model of this class.
-            start: function that changes the random weights of a backbone, or None if `new` loads weights.
+            size: the backbone, and how its random weights are changed.
+            new: function of (class, size, folder, further arguments) that makes a model of this class, with the weights
+                in a folder, or random ones for "".
+            init_from: folder of the model whose training continues, or "".
             **options: the arguments of `cls`, and `teacher` if there is one.
         """
-        model = new(self.cls, size, **options)
-        if start is not None:
-            start(model.backbone)
+        model = new(self.cls, size, init_from, **options)
+        if not init_from:
+            size.started(model.backbone)
         return model
 
 
@@ -212,12 +216,21 @@ class ReplacedTokenDetection(Objective):
                 "optimizer."
             )
 
-    def make(self, size: Size, new: Callable, start: Callable | None, **options: Any) -> objectives.Objective:
-        if start is None:
-            return super().make(size, new, start, **options)
-        generator, discriminator = new(Backbone, self.generator), new(objectives.Discriminator, size).backbone
-        start(generator)
-        start(discriminator)
+    def make(self, size: "Pretraining", new: Callable, init_from: str | Path = "", **options: Any):
+        first, second = init_from, ""  # a masked language model becomes the generator, beside a new discriminator
+        if init_from and (find_folder(init_from) / "generator").is_dir():
+            first, second = (find_folder(init_from) / name for name in ("generator", "discriminator"))
+        if first:
+            generator = new(objectives.MaskedLM, self.generator, first)
+        else:
+            generator = new(Backbone, self.generator)
+            size.started(generator)
+        if second:
+            cls, arguments = discriminator_kind(self.objective)
+            discriminator = new(cls, size, second, **arguments)
+        else:
+            discriminator = new(objectives.Discriminator, size).backbone
+            size.started(discriminator)
         return self.cls(generator, discriminator, **options)
 
 
@@ -238,10 +251,17 @@ class Distilled(Objective):
     distils = True
 
     def make(
-        self, size: Size, new: Callable, start: Callable | None, *, teacher, sentence_pair: bool = False, **options: Any
-    ) -> objectives.Objective:
-        student = new(objectives.MaskedLM, size, sentence_pair=sentence_pair)
-        if start is not None:
+        self,
+        size: "Pretraining",
+        new: Callable,
+        init_from: str | Path = "",
+        *,
+        teacher,
+        sentence_pair: bool = False,
+        **options: Any,
+    ):
+        student = new(objectives.MaskedLM, size, init_from, sentence_pair=sentence_pair)
+        if not init_from:
             objectives.start_from_teacher(student, teacher, self.layers, self.transform)
         return self.cls(student, teacher, **options)
 

@@ -5,7 +5,7 @@ The paper counts tokens. They are converted to steps here, assuming full rows.
 
 from dataclasses import replace
 
-from kerasbert.data import Tokens
+from kerasbert.data import RateSchedule, Tokens
 
 from .data import MaskedLMData, Phase
 from .models import Pretraining
@@ -147,4 +147,18 @@ def mini_en_segments() -> Recipe:
         optimizer=_adam(WarmupDecay(1e-3, warmup=300, decay_from=2_000)),
         seed=3,
         init_from="modernbert.mini_en_long",
+    )
+
+
+def mini_en_simple() -> Recipe:
+    """The fourth stage of `saved_models/modernbert_mini_en`: modern and simple English, with a quarter of the novels."""
+    return replace(
+        mini_en_segments(),
+        name="modernbert.mini_en_simple",
+        # A model is asked about one masked word at a time, so the last batches have few masks.
+        data=MaskedLMData("segments", RateSchedule(Tokens(0.3, shares=(1.0, 0.0)), final=0.15)),
+        phases=tiny_phase(7_000, 16, 128),
+        seed=4,
+        init_from="modernbert.mini_en_segments",
+        held_out=Evaluation(data={"noise.noise.rate": 0.15}),
     )

@@ -75,7 +75,8 @@ class Recipe:
         seed: the seed of all random choices.
         average: the final model is the mean of this many last checkpoints.
         teacher: for an objective that distils: the folder of a MaskedLM, or a recipe that is run first.
-        init_from: the folder of a model whose training continues, or a recipe that is run first.
+        init_from: the folder of a model whose training continues, or a recipe that is run first. For replaced token
+            detection, it may be a masked language model, which becomes the generator.
     """
 
     name: str

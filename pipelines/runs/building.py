@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from kerasbert.backend.keras_adapter import all_layers
 from kerasbert.checkpoints.folder import find_folder
+from kerasbert.checkpoints.presets import config_of
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.models import Backbone
 from kerasbert.objectives import TSDAE, MaskedLM
@@ -102,17 +104,40 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path | MaskedLM = 
         options["teacher"] = source if is_open else MaskedLM.from_preset(source, dtype=recipe.policy)
         if not is_open and options["teacher"].tokenizer is not None:
             corpus.check_tokenizer(options["teacher"].tokenizer)
-    new = functools.partial(_new_model, recipe, tokenizer, init_from)
-    return objective.make(recipe.model, new, None if init_from else recipe.model.started, **options)
+    return objective.make(recipe.model, functools.partial(_new_model, recipe, tokenizer), init_from, **options)
 
 
-def _new_model(recipe: Recipe, tokenizer: Tokenizer, init_from: str | Path, cls: type, size: Size, /, **arguments):
-    """Creates a model of a class, with random weights or those in `init_from`."""
+def _new_model(
+    recipe: Recipe, tokenizer: Tokenizer, cls: type, size: Size, folder: str | Path = "", /, **arguments: Any
+):
+    """Creates a model of a class, with random weights or those in a folder."""
     arguments = {"dtype": recipe.policy, **arguments}
-    if init_from:
-        return cls.from_preset(init_from, **size.known(recipe.data.config()), **arguments)
+    if folder:
+        _check_start(recipe, size, folder)
+        return cls.from_preset(folder, **size.known(recipe.data.config()), **arguments)
     fields = size.known(_ids(tokenizer, recipe.data.starts_with_end) | recipe.data.config())
     return cls.from_preset(size.size, load_weights=False, **fields, **arguments)
+
+
+def _check_start(recipe: Recipe, size: Size, folder: str | Path) -> None:
+    """Raises a ValueError if a model whose training continues has another architecture or size than the recipe."""
+    family, config = config_of(folder)
+    unknown = [name for name in size.config if not hasattr(config, name)]
+    if unknown:
+        raise ValueError(
+            f"A run continues a model of the recipe's family, {size.family.__name__}. Received: {folder} of the class "
+            f"{family.__name__}, which has no {', '.join(unknown)}. Choose a recipe of its family."
+        )
+    stored = {name: getattr(config, name) for name in size.config if name.startswith("num_") or name.endswith("_dim")}
+    others = {name: value for name, value in stored.items() if value != size.config[name]}
+    if others:
+        prefix = "model" if size is recipe.model else "model.objective.generator"
+        raise ValueError(
+            "A run continues a model of the recipe's size. Received: "
+            f"{', '.join(f'{name}={size.config[name]}' for name in others)} in the recipe, and {folder} with "
+            f"{', '.join(f'{name}={value}' for name, value in others.items())}. Use --set "
+            f"{' '.join(f'{prefix}.{name}={value}' for name, value in others.items())}"
+        )
 
 
 def _ids(tokenizer: Tokenizer, starts_with_end: bool) -> dict[str, int]:

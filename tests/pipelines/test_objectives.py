@@ -224,6 +224,42 @@ def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_pat
         pretrain(texts / "en", tmp_path / "other", "biobert.tiny", set=changes)
 
 
+@pytest.mark.parametrize("recipe", ["electra.tiny", "deberta.v3_tiny"])
+def test_replaced_token_detection_starts_with_a_generator_and_continues(recipe, texts, tmp_path):
+    corpus = Corpus.open(texts / "en")
+    widths = ["hidden_dim=16", "num_heads=2", "feed_forward_dim=24"] + ["embedding_dim=16"] * (recipe == "electra.tiny")
+    own = [f"model.{width}" for width in widths]
+    recipe, alone = find_recipe(recipe), find_recipe(f"{recipe}_generator").with_settings([*RUN, *WARMUP, *own])
+    both = recipe.with_settings([*RUN, *WARMUP, *own, *(f"model.objective.generator.{width}" for width in widths)])
+    assert both.model.config["num_layers"] > alone.model.config["num_layers"]  # each model has its own size
+
+    generator = make_model(alone, corpus)
+    generator.save_to_preset(tmp_path / "generator")
+    model = make_model(both, corpus, init_from=tmp_path / "generator")
+    x = make_batches(both, corpus)[0][0]
+    np.testing.assert_allclose(*(keras.ops.convert_to_numpy(one(x)) for one in (model.generator, generator)), atol=1e-5)
+
+    model.save_to_preset(tmp_path / "both")
+    continued = make_model(both, corpus, init_from=tmp_path / "both")
+    assert type(continued) is type(model)
+    for part in ("generator", "discriminator"):
+        ours, theirs = (keras.ops.convert_to_numpy(getattr(one, part)(x)) for one in (continued, model))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+    with pytest.raises(ValueError, match=r"of the recipe's size.*--set model\.objective\.generator\.num_layers=1"):
+        other = both.with_settings(["model.objective.generator.num_layers=2"])
+        make_model(other, corpus, init_from=tmp_path / "generator")
+    with pytest.raises(ValueError, match=r"num_layers=1 in the recipe, and .* with num_layers=2\. Use --set model\.num"):
+        make_model(both.with_settings(["model.num_layers=1"]), corpus, init_from=tmp_path / "both")
+
+
+def test_a_run_continues_a_model_of_its_family(texts, tmp_path):
+    corpus = Corpus.open(texts / "en")
+    make_model(find_recipe("electra.tiny_generator"), corpus).save_to_preset(tmp_path / "electra")
+    with pytest.raises(ValueError, match="family, DebertaV2. Received: .* of the class Electra, which has no mask_dec"):
+        make_model(find_recipe("deberta.v3_tiny"), corpus, init_from=tmp_path / "electra")
+
+
 @pytest.mark.parametrize("model", ["bert_mini_en", "hf://someone/bert", "teacher"])
 def test_a_corpus_of_another_tokenizer_is_refused(model, texts, finished_run, tmp_path, monkeypatch):
     monkeypatch.setattr("kerasbert.checkpoints.folder.download", lambda *_: finished_run[0] / "model")
