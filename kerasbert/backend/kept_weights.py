@@ -9,8 +9,9 @@ import keras
 class KeptWeights(keras.Model):
     """A model whose variables keep their values if an error ends `fit`, `evaluate` or `predict`.
 
-    On JAX, Keras takes the values out of the variables for the steps of an epoch. If the first step fails, for example
-    while its program is compiled, nothing puts them back.
+    On JAX, Keras takes the values out of the variables for the steps of an epoch. After an error, `fit` puts back those
+    of the last step, but not if the first step fails, for example while its program is compiled; `evaluate` and
+    `predict` put nothing back.
     """
 
     _taken: tuple = ()  # (variable, its value), for the variables whose values Keras has taken
@@ -27,6 +28,8 @@ class KeptWeights(keras.Model):
         try:
             yield
         except BaseException:
+            if keras.backend.backend() == "jax":
+                self.jax_state_sync()
             for variable, value in self._taken:
                 if variable._value is None and not value.is_deleted():  # a step deletes the values that it replaces
                     variable._value = value

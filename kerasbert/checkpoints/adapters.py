@@ -20,7 +20,7 @@ from ..core.lora import Product, add_products, freeze
 from ..core.quantization import layers_by_path
 from ..core.variables import parts_of
 from ..core.weight_names import Heads, Part, Tensor
-from ..data.text.folders import read_together, replaced_together
+from ..data.text.folders import folder_at, read_together, replaced_together
 from .adapter_config import CONFIG, read_adapter_config, scale_of
 from .huggingface import export_weights, is_head, named_variables, to_ours, written_as
 from .tensor_files import open_tensors, write_json, write_safetensors
@@ -78,7 +78,7 @@ def save_adapter(model, folder, base=None):
         "fan_in_fan_out": any(isinstance(entry, Part) and not entry.transposed for entry in entries),
         "inference_mode": True,
     }
-    with replaced_together(folder, last=CONFIG) as written:
+    with replaced_together(folder_at(folder), last=CONFIG) as written:
         write_safetensors(written / WEIGHTS, tensors)
         write_json(written / CONFIG, config)
 

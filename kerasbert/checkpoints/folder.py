@@ -21,7 +21,7 @@ from ..core.family import FAMILIES, model_type_of, size_names
 from ..core.registration import Deferred
 from ..data.text import shipped
 from ..data.text.files import digest_of, similar_folder
-from ..data.text.folders import read_together
+from ..data.text.folders import folder_at, read_together
 from ..data.text.json_files import check_types, read_json, shortened
 from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -90,6 +90,7 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
 
     Raises: FileNotFoundError if there is no such folder. ImportError if `huggingface_hub` is needed but not installed.
     """
+    folder_at(path)  # refuses what is no path
     if str(path).startswith("hf://"):
         return download(str(path)[5:], revision, token)
     if not Path(path).is_dir():

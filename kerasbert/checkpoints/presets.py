@@ -5,9 +5,9 @@ tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 """
 
 import contextlib
+import difflib
 import json
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from ..backend.keras_adapter import forgetting_failed_variables
@@ -15,7 +15,7 @@ from ..core.family import find_size
 from ..core.initializers import zero_weights
 from ..core.inputs import accepting_larger_tokenizers
 from ..core.registration import ENGINES
-from ..data.text.folders import read_again
+from ..data.text.folders import folder_at, read_again
 from ..data.text.json_files import shortened
 from ..data.text.shipped import SHIPPED
 from . import huggingface, named_adapters
@@ -154,6 +154,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         return _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides)
     settings, rest = _split_settings(cls, overrides)
     family = find_size(path)
+    _split(family, rest, cls)  # an error then lists the arguments of `cls`, too
     needed = _needed_fields(cls, family)
     if _takes_pooler(family):
         needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
@@ -183,7 +184,7 @@ def _load_folder(cls, path, where, load_weights, dtype, allow_nan, overrides):
         if export:
             _check_fixed(folder, arguments, overrides)
         engine = ENGINES["onnx"].open(folder.path, folder.saved, cls) if export else None
-        given, fields = _split(family, rest)
+        given, fields = _split(family, rest, cls)
         sets_pooler = _takes_pooler(family) and "pooler" not in overrides
         config = _config(family, folder, {**_needed_fields(cls, family), **fields}, weights)
     renewed = cls.head_to_renew(stored, settings)
@@ -230,8 +231,14 @@ _OTHER_NAMES = {
 }
 
 
-def _split(family, overrides):
-    """Splits overrides into (arguments of the backbone class, fields of its config)."""
+def _split(family, overrides, cls=None):
+    """Splits overrides into (arguments of the backbone class, fields of its config).
+
+    Args:
+        family: the backbone class.
+        overrides: the arguments that are none of `cls`.
+        cls: the class of the objective or task that is loaded, for the message about an unknown argument.
+    """
     settings = parameters_of(family) - {"config"} | {"name"}
     fields = set(family.family.config.__dataclass_fields__)
     unknown = set(overrides) - settings - fields
@@ -242,9 +249,14 @@ def _split(family, overrides):
             f"The argument `{name}` of transformers is {ours} here. Received: {name}={overrides[name]!r:.40}."
         )
     if unknown:
+        own = set() if cls is None else parameters_of(cls) - {"backbone"}
+        name = sorted(unknown)[0]
+        close = difflib.get_close_matches(name, sorted(own | settings | fields), n=1)
+        of_class = f"of {cls.__name__} ({', '.join(sorted(own))}), " if own else ""
         raise ValueError(
-            f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(settings))}) or fields of its config "
-            f"({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."
+            f"Overrides must be arguments {of_class}of {family.__name__} ({', '.join(sorted(settings))}) or fields of "
+            f"its config ({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."
+            f"{f' Did you mean {close[0]}?' if close else ''}"
         )
     return (
         {name: value for name, value in overrides.items() if name in settings},
@@ -286,7 +298,7 @@ def _check_fixed(folder, arguments, overrides):
 
 def _size_of(path):
     """Returns the config fields of a size if `path` is its name and not a folder, otherwise None."""
-    if isinstance(path, ModelFolder) or Path(path).is_dir():
+    if isinstance(path, ModelFolder) or folder_at(path).is_dir():
         return None
     cls = find_size(str(path))
     return None if cls is None else cls.family.sizes[str(path)]

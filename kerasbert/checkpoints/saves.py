@@ -1,12 +1,11 @@
 """Saves models to folders, which `presets` loads."""
 
 import secrets
-from pathlib import Path
 
 from ..core.quantization import has_integers
 from ..core.variables import parts_of
 from ..data.text.files import digest_of
-from ..data.text.folders import replaced_together
+from ..data.text.folders import folder_at, replaced_together
 from . import huggingface, quantized
 from .description import description
 from .folder import PARTS, RECORD, has_digest, is_replaced
@@ -30,7 +29,7 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE, tokenizer_of=None):
     config, saved = description(model)
     save_id = new_id()
     tensors = quantized.export_weights(model) if has_integers(model) else huggingface.export_weights(model)
-    with replaced_model(Path(path)) as folder:
+    with replaced_model(folder_at(path)) as folder:
         write_tensors(folder, tensors, max_shard_size, save_id)
         write_json(folder / "config.json", config)
         if model is not parts_of(model):

@@ -188,6 +188,13 @@ def check_numbers(x, y=None, sample_weight=None):
         raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")
 
 
+def check_any_weight(sample_weight):
+    """Raises a ValueError if no example has a weight above 0, so that nothing would be learned or measured."""
+    arrays = _arrays(sample_weight)
+    if arrays and not any(array.any() for array in arrays):
+        raise ValueError("At least one example must have a weight above 0. Received: 0 for all of them.")
+
+
 def _arrays(values):
     """Returns the arrays with known values among `values`: None, an array, a list of numbers, or a dict of these."""
     if values is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..checkpoints.folder import find_folder
 from ..core.quantization import has_integers
+from ..data.text.folders import folder_at
 from ..data.text.json_files import read_json
 from .signatures import kind_of
 from .writing import FORMATS, write_export
@@ -62,7 +63,7 @@ def export(
         >>> bool(abs(exported.answer(["A cat sat."]) - model.embed(["A cat sat."])).max() < 1e-4)
         True
     """
-    path = Path(path)
+    path = folder_at(path)
     check_options(format, quantize, opset, names)
     check_free(path)
     if isinstance(model, (str, os.PathLike)):

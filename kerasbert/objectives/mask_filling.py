@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..data.counts import check_counts
 from ..data.tasks.answers import encode_masks, filled_masks
 from ..training.convert import read_texts
 
@@ -16,8 +17,7 @@ def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
             that the model needs.
     """
     tokenizer = model.require_tokenizer()
-    if top_k != int(top_k) or not 1 <= top_k:
-        raise ValueError(f"`top_k` must be an integer of at least 1. Received: {top_k}.")
+    check_counts(top_k=top_k)
     texts = read_texts(texts, "fill_mask")
     if isinstance(texts, str):
         return fill_mask(model, [texts], top_k, further_inputs)[0]

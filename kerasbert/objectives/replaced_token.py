@@ -15,6 +15,7 @@ from ..checkpoints.saves import new_id, replaced_model, write_record
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
+from ..data.text.folders import folder_at
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import scatter_positions
 from ..models.backbone import Backbone
@@ -316,7 +317,7 @@ class ReplacedTokenDetection(AlternatingSteps):
         first, _ = (gather_weights(half.weights) for half in halves.values())
         if not first:
             return
-        with replaced_model(Path(path)) as folder:
+        with replaced_model(folder_at(path)) as folder:
             for name, half in halves.items():
                 half.save_to_preset(folder / name, tokenizer_of=self, **options)
             where = TensorFiles(folder / "discriminator").where.items()

@@ -7,7 +7,7 @@ from keras import ops
 
 from ..checkpoints.arguments import Saved
 from ..core.initializers import truncated_normal
-from ..data import Corpus, WholeTextBatches
+from ..data import Batches, Corpus, WholeTextBatches
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.dense import Dense
 from ..models.backbone import Backbone
@@ -42,7 +42,7 @@ class SimCSE(Objective):
 
     Raises:
         ValueError: if `temperature` is not above 0, the backbone does not predict masked tokens, or it has no dropout.
-            In training, if a batch has a single text.
+            In training, if all batches have a single text.
 
     Example:
         >>> from kerasbert.data import Corpus, WholeTextBatches
@@ -108,7 +108,15 @@ class SimCSE(Objective):
         self.accuracy.update_state(predicted_correctly(scores, y), weights)
         return self.mean_loss(x, losses, weights)
 
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> keras.callbacks.History:
+        if isinstance(x, Batches):
+            _check_batch_size(x.batch_size)
+        return super().fit(x, *args, **kwargs)
+
     # === Text ===
+
+    def check_training(self, x, y, batch_size):
+        _check_batch_size(min(batch_size, len(x)))
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Returns `WholeTextBatches` for texts, each of which is one document."""
@@ -127,11 +135,15 @@ class SimCSE(Objective):
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         check_first_tokens(x, "SimCSE")
-        if y is not None and len(x["token_ids"]) == 1:
-            raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
 
     def variant(self):
         return "Backbone"
+
+
+def _check_batch_size(size):
+    """Raises a ValueError for batches in which a text has no other one. The last batch of a run may be smaller."""
+    if size == 1:
+        raise ValueError("SimCSE compares the texts of a batch. Received: one text. Use a larger batch_size.")
 
 
 def _is_encoder(backbone):

@@ -1,6 +1,7 @@
 """The base class of losses: what they take, how they are called, and how they are written to JSON."""
 
 import dataclasses
+import difflib
 import typing
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -86,6 +87,7 @@ class Loss:
 
     chunk: int | None = dataclasses.field(default=None, kw_only=True)
 
+    reads: ClassVar[str] = "vectors"  # what the loss is computed from: the vectors of texts, or the scores of pairs
     min_texts: ClassVar[int] = 2  # the number of texts of an example, at least
     max_texts: ClassVar[int | None] = None  # and at most
     targets: ClassVar[str | None] = None  # what the labels are: a name from `labels.READERS`; None for no labels
@@ -233,24 +235,43 @@ class Loss:
 SHORT = {"ranking": "MultipleNegatives", "cosine": "CosineSimilarity", "triplet": "Triplet", "classes": "PairClasses"}
 
 
-def loss_of(objective: Any) -> Loss:
+def loss_of(objective: Any, reads: str | None = None) -> Loss:
     """Returns a loss.
 
     Args:
         objective: a loss; or its name, such as "CoSENT" or "ranking"; or a dict of its `name` and options, such as
             {"name": "CoSENT", "scale": 20.0}.
+        reads: what the model has for the loss: "vectors" or "scores". Default: the loss may read either.
 
     Raises:
-        ValueError: if the name or an option is unknown, an option is missing, or its value is invalid.
+        ValueError: if the name or an option is unknown, an option is missing, or its value is invalid, or the loss does
+            not read what the model has.
     """
-    if isinstance(objective, Loss):
-        return objective
+    loss = objective if isinstance(objective, Loss) else _named(objective, reads)
+    if reads is not None and loss.reads != reads:
+        known = ", ".join(_names(reads)[:3])
+        raise ValueError(f"The model needs a loss on {reads}, such as {known}. Received: {loss.name}, on {loss.reads}.")
+    return loss
+
+
+def _names(reads):
+    """The names of the losses, without their base classes."""
+    classes = [cls for cls in _CLASSES.values() if cls.call is not Loss.call and reads in (None, cls.reads)]
+    short = [name for name, full in SHORT.items() if any(cls.__name__ == full for cls in classes)]
+    return [*(cls.__name__ for cls in classes), *short]
+
+
+def _named(objective, reads):
+    """The loss with a name, or with the name and the options in a dict."""
     given = objective if isinstance(objective, dict) else {"name": objective}
     cls = _CLASSES.get(_full_name(given.get("name")))
-    if cls is None:
+    if cls is None or cls.call is Loss.call:
+        known = _names(reads)
+        close = difflib.get_close_matches(str(given.get("name")), known, n=1)
         raise ValueError(
-            f"`objective` must be a loss, or its name: {', '.join((*SHORT, *_CLASSES))}. Received: {objective!r:.80}. "
-            "The class of a loss of your own must be defined before the model is loaded."
+            f"`objective` must be a loss, or its name: {', '.join(known)}. Received: {objective!r:.80}."
+            f"{f' Did you mean {close[0]}?' if close else ''} The class of a loss of your own must be defined before "
+            "the model is loaded."
         )
     options = {name: value for name, value in given.items() if name != "name"}
     known = [field.name for field in dataclasses.fields(cls)]

@@ -137,7 +137,7 @@ def mine_hard_negatives(
         >>> mine_hard_negatives(pairs, model, corpus=["Who cuts the grass?", "Where do I type my password?"])[0][2]
         'Where do I type my password?'
     """
-    _check_arguments(layout, include_positives, reranker, corpus)
+    _check_arguments(layout, include_positives, corpus, model, reranker, rules)
     positives = _positives(pairs)
     documents = list(dict.fromkeys([*corpus, *(positive for _, positive in pairs)]))
     number = {document: i for i, document in enumerate(documents)}
@@ -159,12 +159,25 @@ def mine_hard_negatives(
     return rows
 
 
-def _check_arguments(layout, include_positives, reranker, corpus):
-    """Raises a ValueError for unknown layouts, for a corpus that is no list of str, and for models of other kinds."""
+def _check_arguments(layout, include_positives, corpus, model, reranker, rules):
+    """Raises a ValueError for unknown layouts, for a corpus that is no list of str, and as `_check_models` does."""
     check_list(corpus, "corpus")
+    _check_models(model, reranker, rules)
     if layout not in LAYOUTS or (include_positives and layout != "n-tuple"):
         raise ValueError(
             f"`layout` must be one of {', '.join(LAYOUTS)}, and n-tuple with include_positives. Received: {layout!r}."
+        )
+
+
+def _check_models(model, reranker, rules):
+    """Raises a ValueError for models of other kinds, and for rules that are no `NegativeRules`."""
+    if not isinstance(rules, NegativeRules):
+        raise ValueError(f"`rules` must be NegativeRules(...). Received: {rules!r:.60}.")
+    if not is_embedder(model) and (not callable(model) or hasattr(model, "predict")):
+        advice = " A Reranker is passed as `reranker`." if hasattr(model, "score") else ""
+        raise ValueError(
+            f"`model` must be an embedder, or a function that returns the vectors of texts. Received: a "
+            f"{type(model).__name__}.{advice}"
         )
     is_function = callable(reranker) and not hasattr(reranker, "predict")
     if reranker is not None and (is_embedder(reranker) or not (is_function or hasattr(reranker, "score"))):
@@ -176,10 +189,11 @@ def _check_arguments(layout, include_positives, reranker, corpus):
 
 def _positives(pairs):
     """{query: its positives}, each once."""
-    wrong = next((pair for pair in pairs if not _is_pair(pair)), None)
-    if wrong is not None or not len(pairs):
-        received = "none" if wrong is None else f"{wrong!r:.60}"
-        raise ValueError(f"There must be pairs of a query and a positive. Received: {received}.")
+    wrong = [pair for pair in pairs if not _is_pair(pair)]
+    if wrong or not len(pairs):
+        received = f"{wrong[0]!r:.60}" if wrong else "none"
+        advice = " Use [(row[column], row[other]) for row in rows]." if wrong and isinstance(wrong[0], dict) else ""
+        raise ValueError(f"There must be pairs (query, positive) of texts. Received: {received}.{advice}")
     positives: dict[str, list[str]] = {}
     for query, positive in pairs:
         if positive not in positives.setdefault(query, []):
@@ -188,7 +202,9 @@ def _positives(pairs):
 
 
 def _is_pair(pair):
-    return not isinstance(pair, str) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+    if not isinstance(pair, (tuple, list, np.ndarray)):  # a dict or a set of two texts is no pair of them
+        return False
+    return len(pair) == 2 and all(isinstance(text, str) for text in pair)
 
 
 def _vectors(model, queries, documents, batch_size):

@@ -27,6 +27,7 @@ class ScoreLoss(Loss):
     Returns: float32 scalar.
     """
 
+    reads = "scores"
     is_list: ClassVar[bool] = False  # whether an example is a query with a list of documents
     of_classes: ClassVar[bool] = False  # whether a pair has a score for each class, rather than one
 
@@ -52,7 +53,7 @@ class BinaryCrossEntropy(ScoreLoss):
         positive_weight: w.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type, or `positive_weight` is not above 0.
     """
 
     positive_weight: float = 1.0
@@ -74,7 +75,7 @@ class CrossEntropy(ScoreLoss):
     """-mean_i log softmax(s_i)[y_i], for scores of classes, (b, n), and class numbers y.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if `chunk` is no integer of at least 1.
     """
 
     max_texts, targets = 2, "classes"
@@ -89,7 +90,7 @@ class MeanSquaredError(ScoreLoss):
     """mean_i (s_i - y_i)^2, such as for the logits of another cross-encoder.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if `chunk` is no integer of at least 1.
     """
 
     max_texts, targets = 2, "values"
@@ -105,7 +106,7 @@ class ScoreMarginMSE(ScoreLoss):
     Hofstätter et al. 2020, arXiv 2010.02666.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if `chunk` is no integer of at least 1.
     """
 
     min_texts, targets = 3, "margins"
@@ -205,7 +206,7 @@ class ListNet(ScoreLoss):
     Paper: Cao et al. 2007.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if `chunk` is no integer of at least 1.
     """
 
     is_list, targets = True, "relevance"
@@ -227,7 +228,8 @@ class ListMLE(ScoreLoss):
             are then not needed.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if an option has the wrong type. In training, if `keep_order` is set, and a label is larger than
+            that of the document before it.
     """
 
     keep_order: bool = True
@@ -240,7 +242,13 @@ class ListMLE(ScoreLoss):
 
     def check_labels(self, labels, counts=None):
         if not self.keep_order:
-            super().check_labels(labels, counts)
+            return super().check_labels(labels, counts)
+        for row, count in zip(() if labels is None else labels, counts or (), strict=True):
+            if (np.diff(row[:count]) > 0).any():
+                raise ValueError(
+                    f"{self.name}(keep_order=True) takes documents in the right order, the best first. Received: the "
+                    f"labels {row[:count].tolist()!s:.60}. Sort the documents, or use keep_order=False."
+                )
 
     def ranks_weights(self, rank, count):
         """The weights w_i: ranks 1, 2, ... (b, n), and the number of documents (b, 1)."""
@@ -263,7 +271,7 @@ class PListMLE(ListMLE):
     """`ListMLE` with weights that fall with the rank: 2^(n - i) - 1, divided by their sum (Lan et al. 2014).
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: as in `ListMLE`.
     """
 
     def ranks_weights(self, rank, count):
@@ -383,7 +391,7 @@ class ADRMSE(ScoreLoss):
         alpha: slope of the sigmoid.
 
     Raises:
-        ValueError: if an option has the wrong type or an unknown value.
+        ValueError: if `alpha` is no number above 0.
     """
 
     alpha: float = 1.0

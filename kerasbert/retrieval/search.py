@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..data.counts import check_counts
+
 DOUBLED = 4096  # documents that are copied to float64 at once
 NO_TOKENS = -1e9  # the score of a query token with a document that has no tokens, as in `similarity.max_sim`
 Vectors = Any  # numpy (n, m), scipy CSR (n, m), or a list of n arrays (tokens, m)
@@ -68,7 +70,8 @@ def search(
 
     Raises:
         ValueError: if vectors are empty, not finite, or of different kinds or widths, `top_k` is not from 1 to the
-            number of documents, `similarity` is unknown or does not return scores (a, b), or `ids` are not different.
+            number of documents, `similarity` is unknown or does not return scores (a, b), `ids` are not different, or
+            `memory` is below 1.
 
     Example:
         >>> import numpy as np
@@ -82,6 +85,7 @@ def search(
     """
     check_vectors(documents, "documents", similarity)
     check_vectors(queries, "queries", similarity, documents)
+    check_counts(memory=memory)
     count, function = size(documents), similarity if callable(similarity) else SIMILARITIES[similarity]
     best = Best(size(queries), check_top_k(top_k, count), order_of(ids, count))
     for rows, columns in _chunks(queries, documents, similarity == "manhattan", memory):

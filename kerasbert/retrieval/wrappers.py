@@ -18,7 +18,7 @@ class Wrapper(Loss):
     loss: Loss
 
     def __post_init__(self):
-        object.__setattr__(self, "loss", loss_of(self.loss))
+        object.__setattr__(self, "loss", loss_of(self.loss, reads="vectors"))
         if self.chunk is None and self.loss.chunk is not None:
             object.__setattr__(self, "chunk", self.loss.chunk)
         super().__post_init__()

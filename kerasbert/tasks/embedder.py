@@ -15,6 +15,7 @@ from ..backend.keras_adapter import weigh_loss
 from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths, text_width_key
+from ..data.counts import check_counts
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.prompts import Prompts, prompts_of
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -26,8 +27,8 @@ from ..training.alternating import plain_optimizers
 from ..training.convert import read_texts
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
-# {whether vectors are subtracted: rows of queries and of documents that are compared at a time}
 LONGEST = 2**16  # tokens of a text whose length is unknown while TensorFlow traces a step
+# {whether vectors are subtracted: rows of queries and of documents that are compared at a time}
 SIMILARITY_ROWS = {False: (1024, 1024), True: (8, 1024)}
 
 
@@ -86,7 +87,7 @@ class Embedder(Task):
         self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
         self.lowercase = lowercase
         self.prompts = prompts_of(prompts, self.skips_prompts)
-        self.objective = None if objective is None else loss_of(objective)
+        self.objective = None if objective is None else loss_of(objective, reads="vectors")
         self._program = None
         self.pair_classifier = self.choices = None
         if self.objective is not None:
@@ -273,9 +274,10 @@ class Embedder(Task):
         Returns: numpy float32 (a, b). Distances are negated.
 
         Raises:
-            ValueError: if the vectors of queries and documents have different widths.
+            ValueError: if the vectors are no finite numbers (n, m), or those of queries and documents have different
+                widths.
         """
-        queries, documents = np.atleast_2d(queries), np.atleast_2d(documents)
+        queries, documents = _vectors(queries, "queries"), _vectors(documents, "documents")
         if queries.shape[1] != documents.shape[1]:
             raise ValueError(
                 "Vectors of queries and documents must have the same width. Received: shapes "
@@ -308,6 +310,7 @@ class Embedder(Task):
 
         Yields: (numbers of the texts, their vectors). The program computes the next batch meanwhile.
         """
+        check_counts(batch_size=batch_size)
         self.check_batch(encoded)
         left = "padding_mask" in encoded
         exact = self.engine is not None or not compiles_shapes()
@@ -362,6 +365,17 @@ def _examples(x):
                 f"but {len(example)} in example {number}."
             )
     return list(map(tuple, examples))
+
+
+def _vectors(given, what):
+    """Vectors that are compared, as an array (n, m)."""
+    found = np.atleast_2d(given)
+    if found.ndim != 2 or found.dtype.kind not in "buif" or not np.isfinite(found).all():
+        raise ValueError(
+            f"The vectors of {what} must be finite numbers (n, m), such as the result of `embed`. Received: "
+            f"{given!r:.60}."
+        )
+    return found
 
 
 def _without_widths(inputs):

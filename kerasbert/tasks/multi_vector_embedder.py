@@ -11,6 +11,7 @@ from keras import ops
 from ..checkpoints.arguments import Saved
 from ..core.caller import warn_caller
 from ..data.batches.bucketing import resized
+from ..data.counts import check_counts
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.prompts import Prompts
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -315,8 +316,7 @@ class MultiVectorEmbedder(Embedder):
         """
         if not isinstance(query, str):
             raise ValueError(f"`query` must be a str. Received: {query!r:.60}.")
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
+        check_counts(top_k=top_k)
         documents = read_texts(documents, "rank", "a query and a list of documents")
         if isinstance(documents, str):
             raise ValueError("`documents` must be a list of str. Received: one str. Use [document].")

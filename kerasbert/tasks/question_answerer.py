@@ -1,5 +1,6 @@
 """Extractive question answering: predicts where in a context the answer starts and ends."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import keras
 
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import BucketedBatches, Widths
+from ..data.counts import check_counts
 from ..data.tasks.answers import answered
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -37,7 +39,8 @@ class QuestionAnswerer(Task):
     Returns: {"start": logits, "end": logits}, each float (b, s).
 
     Raises:
-        ValueError: if `max_length` exceeds the positions of the backbone, or the backbone has no `span` head.
+        ValueError: if `max_length` exceeds the positions of the backbone, `max_question_length` or `max_answer_length`
+            is no integer of at least 1, or the backbone has no `span` head.
 
     Example:
         >>> from kerasbert.tasks import QuestionAnswerer
@@ -67,6 +70,7 @@ class QuestionAnswerer(Task):
         **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
+        check_counts(max_question_length=max_question_length, max_answer_length=max_answer_length)
         self.max_length = self.row_length(max_length, min(self.longest_row(), 384))
         self.stride = stride
         self.max_question_length = max_question_length
@@ -144,14 +148,20 @@ class QuestionAnswerer(Task):
                 - `null_odds` is the logit of the empty answer minus the logit of the best span.
 
         Raises:
-            ValueError: if an input is no pair of a question and a context, a context is empty, `n_best` is below 1, a
-                question leaves no space for its context within `max_length`, or the model has no tokenizer.
+            ValueError: if an input is no pair of a question and a context, a context is empty, `n_best` is below 1,
+                `null_threshold` is NaN, a question leaves no space for its context within `max_length`, or the model
+                has no tokenizer.
         """
+        if isinstance(questions, str):
+            raise ValueError(
+                f"A question is asked about a context: answer((question, context)). Received: {questions!r:.60} alone."
+            )
+        if null_threshold is not None and math.isnan(null_threshold):
+            raise ValueError(f"`null_threshold` must be a number. Received: {null_threshold}.")
         questions = self.examples_of(read_texts(questions, "answer", "a pair (question, context)"))
         if isinstance(questions, tuple):
             return self.answer([questions], n_best, null_threshold, batch_size)[0]
-        if n_best < 1:
-            raise ValueError(f"`n_best` must be at least 1. Received: {n_best}.")
+        check_counts(n_best=n_best, batch_size=batch_size)
         if not len(questions):
             return []
         rows = self.question_rows(questions)

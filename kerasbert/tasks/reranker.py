@@ -13,6 +13,7 @@ from ..backend.chunks import in_chunks
 from ..backend.distribution import num_replicas
 from ..checkpoints.arguments import Saved
 from ..data.batches.document_lists import DocumentLists, Lists
+from ..data.counts import check_counts
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import indices_of, names_of
 from ..data.tasks.prompts import Prompts, prompts_of
@@ -91,6 +92,13 @@ class Reranker(Task):
     hub_purpose = "scores how well a document answers a query"
     in_sentence_transformers = ("CrossEncoder", 'rank("A query.", ["A first document.", "A second document."])')
     example_call = 'model.rank("A query.", ["A document.", "Another document."])'
+    # What cards say of a model with several outputs, which cannot rank.
+    OF_CLASSES = {
+        "hub_task": "text-classification",
+        "hub_purpose": "assigns {labels} to a pair of texts",
+        "in_sentence_transformers": ("CrossEncoder", 'predict([("A first text.", "Its pair.")])'),
+        "example_call": 'model.score([("A first text.", "Its pair.")])',
+    }
     label_head = "classifier"
     needs_targets = False  # the order of the documents may be the target
 
@@ -110,6 +118,8 @@ class Reranker(Task):
         super().__init__(backbone, tokenizer, **kwargs)
         self.labels = names_of(labels)
         several = len(self.labels) > 1
+        if several:
+            vars(self).update(self.OF_CLASSES)
         self.activation = activation or ("identity" if several else "sigmoid")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}.")
@@ -117,7 +127,7 @@ class Reranker(Task):
         self.max_length = self.row_length(max_length, longest, shorten=True)
         self.lowercase = lowercase
         self.prompts = prompts_of(prompts)
-        self.objective = _score_loss(objective or self._default_objective)
+        self.objective: Any = loss_of(objective or self._default_objective, reads="scores")
         if self.objective.of_classes != several:
             raise ValueError(
                 f"{self.objective.name} needs {'several scores' if self.objective.of_classes else 'one score'} per "
@@ -335,8 +345,7 @@ class Reranker(Task):
             raise ValueError(f"`rank` needs one score per pair. Received: a model with {len(self.labels)} outputs.")
         if not isinstance(query, str):
             raise ValueError(f"`query` must be a str. Received: {query!r:.60}.")
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
+        check_counts(top_k=top_k)
         documents = read_texts(documents, "rank", "a query and a list of documents")
         if isinstance(documents, str):
             raise ValueError("`documents` must be a list of str. Received: one str. Use [document].")
@@ -376,17 +385,6 @@ class Reranker(Task):
     @classmethod
     def needs_pooler(cls, family, settings):
         return "classifier" in family.pooled_heads
-
-
-def _score_loss(objective):
-    """Returns a `ScoreLoss`, from one, or its name, or a dict of its name and options."""
-    loss = loss_of(objective)
-    if not isinstance(loss, ScoreLoss):
-        raise ValueError(
-            "The objective of a Reranker must be a loss on scores, such as BinaryCrossEntropy or LambdaLoss. Received: "
-            f"{loss.name}, a loss on vectors."
-        )
-    return loss
 
 
 def _weights(x, y_pred, sample_weight):

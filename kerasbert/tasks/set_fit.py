@@ -13,7 +13,7 @@ from ..checkpoints.tensor_files import open_tensors, write_safetensors
 from ..core.packages import required
 from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_sets
-from ..data.text.folders import replaced_together
+from ..data.text.folders import folder_at, replaced_together
 from ..data.text.json_files import check_types, read_json, shortened
 from ..retrieval.few_labels import PairRules, contrastive_pairs
 from ..training.convert import read_texts
@@ -219,7 +219,7 @@ class SetFit:
             ValueError: if the model has not been trained.
             ImportError: if scikit-learn is not installed.
         """
-        head, folder = self._trained_head(), Path(path)
+        head, folder = self._trained_head(), folder_at(path)
         estimator, dump = head.to_sklearn(), required("joblib", "metrics").dump
         self.embedder.save_to_preset(folder)
         with replaced_together(folder, last=CONFIG) as new:

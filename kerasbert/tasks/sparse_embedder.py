@@ -12,6 +12,7 @@ from keras import ops
 
 from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import resized
+from ..data.counts import check_counts
 from ..data.tasks.answers import sparse_weights
 from ..data.tasks.prompts import Prompts
 from ..data.text.json_files import check_types, shortened
@@ -183,8 +184,7 @@ class SparseEmbedder(Embedder):
         ):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r:.80}.")
-        if max_active_dims is not None and max_active_dims < 1:
-            raise ValueError(f"`max_active_dims` must be at least 1. Received: {max_active_dims}.")
+        check_counts(max_active_dims=max_active_dims)
         self.strategy, self.activation, self.max_active_dims = pooling, activation, max_active_dims
         self.queries = _queries_of(queries)
         self.masked_lm = backbone.make_head("masked_lm")
@@ -341,8 +341,7 @@ class SparseEmbedder(Embedder):
             ValueError: if `top_k` is below 1, or the model has no tokenizer.
             ImportError: if scipy is not installed.
         """
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"`top_k` must be at least 1. Received: {top_k}.")
+        check_counts(top_k=top_k)
         vectors, tokens = sparse_modules.scipy_sparse().csr_matrix(vectors), self.require_tokenizer().tokens
         rows = [slice(start, stop) for start, stop in zip(vectors.indptr, vectors.indptr[1:], strict=False)]
         return [sparse_weights(tokens, vectors.indices[row], vectors.data[row], top_k) for row in rows]

@@ -1,14 +1,18 @@
 """Converts what users pass to `fit`, `evaluate` and `predict` to `Batches`, or to batches of arrays."""
 
+import difflib
+import inspect
 import math
 import numbers
 
+import keras
 import numpy as np
 
 from ..backend.keras_adapter import TrainingMode
-from ..core.inputs import check_arrays, check_keys, check_numbers
+from ..core.inputs import check_any_weight, check_arrays, check_keys, check_numbers
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.columns import values_of
+from ..data.counts import check_counts
 from ..data.tasks.labels import index_of
 from .runs import BatchesRun, report_interval
 from .sources import KINDS, is_text, unpacked
@@ -30,10 +34,15 @@ class UserData(TrainingMode):
         """Converts `validation_data` to the form of `data_of`."""
         if isinstance(data, list) and len(data) in (2, 3) and not isinstance(data[0], (str, tuple)):
             data = tuple(data)  # Keras accepts lists, too
+        if isinstance(data, tuple) and len(data) > 3:
+            raise ValueError(
+                f"`validation_data` must be (x, y) or (x, y, sample_weight). Received: a tuple of {len(data)}."
+            )
         if isinstance(data, tuple):
             return self.data_of(*(*data, None, None)[:3])
         x = self.examples_of(data)
-        self._check_targets(x, None)
+        if self.needs_targets and self._is_ours(x) and not isinstance(x, Batches):
+            raise self._needs_targets("`validation_data` without them. Use validation_data=(x, y)")
         return x, None, None
 
     def examples_of(self, x):
@@ -64,10 +73,10 @@ class UserData(TrainingMode):
 
     def _check_targets(self, x, y):
         if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
-            raise self._needs_targets("y=None. Use fit(x, y)")
+            raise self._needs_targets("y=None. Use fit(x, y), or predict(x)")
 
     def _needs_targets(self, received):
-        return ValueError(f"{type(self).__name__} needs targets. Received: {received}, or predict(x).")
+        return ValueError(f"{type(self).__name__} needs targets. Received: {received}.")
 
     def check_training(self, x, y, batch_size):
         """Raises a ValueError if nothing can be learned from the texts of a run and their targets.
@@ -86,6 +95,11 @@ class UserData(TrainingMode):
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
             raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
         if not isinstance(x, Batches):
+            if steps_per_epoch is not None:
+                raise ValueError(
+                    "An epoch of texts or arrays is one pass over them, and `steps_per_epoch` is for Batches and other "
+                    f"sources of batches. Received: steps_per_epoch={steps_per_epoch}. Pass fewer examples."
+                )
             if is_text(x):
                 self.check_training(x, options["y"], options["batch_size"])
             batches = self._batches(x, epochs=epochs, **options)
@@ -103,6 +117,7 @@ class UserData(TrainingMode):
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
+        check_any_weight(sample_weight)
         if is_text(x):
             return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         if isinstance(x, dict):
@@ -128,7 +143,7 @@ class UserData(TrainingMode):
         """
         x, y, sample_weight = unpacked(batch)
         if self.needs_targets and y is None and not for_prediction:
-            raise self._needs_targets("a dataset of batches without them. Make its batches (x, y)")
+            raise self._needs_targets("a dataset of batches without them. Make its batches (x, y), or predict(x)")
         if is_text(x):
             x, y, sample_weight = self.data_of(x, y, sample_weight)
             if for_prediction:
@@ -224,6 +239,22 @@ def class_weighted(y, sample_weight, class_weight):
     return weights
 
 
+def check_options(method, options):
+    """Raises a TypeError for keyword arguments that Keras's method has not, and a ValueError for a wrong first epoch.
+
+    Args:
+        method: name of the method.
+        options: the keyword arguments that the method passes on to Keras's.
+    """
+    check_counts(0, initial_epoch=options.get("initial_epoch"))
+    known = set(inspect.signature(getattr(keras.Model, method)).parameters) - {"self"}
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f" Did you mean {close[0]}?" if close else f" It has {', '.join(sorted(known))}."
+            raise TypeError(f"`{method}` has no argument `{name}`.{advice}")
+
+
 def split_last(x, ours, share):
     """Splits off the last examples for validation, as Keras does.
 
@@ -235,7 +266,8 @@ def split_last(x, ours, share):
     Returns: (x for training, `ours` for training, (x, y, sample_weight) for validation).
     """
     rows = num_rows(x)
-    cut = int(rows * (1 - share))
+    is_share = isinstance(share, numbers.Real) and 0 < share < 1
+    cut = int(rows * (1 - share)) if is_share else 0
     if not 0 < cut < rows:
         raise ValueError(f"`validation_split` must leave examples in both parts. Received: {share} of {rows} examples.")
     first, last = slice(0, cut), slice(cut, None)

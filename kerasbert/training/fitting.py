@@ -15,8 +15,9 @@ from ..core.caller import warn_caller
 from ..core.inputs import check_keys, checked_inputs
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
+from ..data.counts import check_counts
 from .alternating import plain_optimizers
-from .convert import UserData, class_numbers, num_rows, split_last
+from .convert import UserData, check_options, class_numbers, num_rows, split_last
 from .feed import feed_of, tokens_of
 from .optimizers import adamw
 from .prediction import predict_by_width, single
@@ -150,7 +151,8 @@ class Fitting(UserData, Programs):
             y, sample_weight, batch_size, epochs, validation_split, class_weight: the same as in Keras, for texts and
                 arrays only.
             steps_per_epoch: with `Batches`, the number of steps between reports, validations and checkpoints. It must
-                divide the length of the run. Default: the largest divisor of the length up to 1,000.
+                divide the length of the run. Default: the largest divisor of the length up to 1,000. Refused for texts
+                and arrays, of which an epoch is one pass.
             callbacks: list of Keras callbacks. A `Checkpoints` resumes the run from its folder bit-exactly.
             validation_data: a `Batches`, or a tuple (x, y) or (x, y, sample_weight) of arrays or texts.
             shuffle: whether to shuffle texts and arrays in every epoch. The order of a `Batches` is fixed.
@@ -159,23 +161,22 @@ class Fitting(UserData, Programs):
         Returns: the Keras `History`.
 
         Raises:
-            ValueError: if `epochs` is below 1, targets are missing, data do not fit the model, text needs a tokenizer,
-                `validation_split` leaves one part empty, `class_weight` has an unknown label, `steps_per_epoch` does
-                not divide the length of `Batches`, or the length of a source is unknown and `compile` has no optimizer.
+            TypeError: if there is no argument of a name.
+            ValueError: if a number is no integer of at least 1, targets are missing, data do not fit the model, all
+                weights of examples are 0, text needs a tokenizer, `validation_split` leaves one part empty or is given
+                beside `validation_data`, `class_weight` has an unknown label, `steps_per_epoch` does not divide the
+                length of `Batches`, or the length of a source is unknown and `compile` has no optimizer.
         """
-        if epochs < 1:
-            raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        batch_size = 32 if batch_size is None else batch_size  # as in Keras
+        check_counts(epochs=epochs, batch_size=batch_size, steps_per_epoch=steps_per_epoch)
+        check_options("fit", kwargs)
         x, y, sample_weight = self.data_of(x, y, sample_weight)
         is_ours = self._is_ours(x)
         self._check_targets(x, y)
         check_processes("fit", is_ours)
         check_layout(self.trainable_variables, getattr(self.backbone.config, "num_heads", None))
-        held_out = None if validation_data is None else self._validation(validation_data)
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
-        if validation_split:
-            if not is_ours or isinstance(x, Batches):
-                raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
-            x, ours, held_out = split_last(x, ours, validation_split)
+        x, ours, held_out = self._held_out(x, ours, validation_data, validation_split)
         if is_ours:
             first = kwargs.pop("initial_epoch", 0)
             run = self._run_of_batches(x, epochs, first, steps_per_epoch, dict(ours, seed=seed, shuffle=shuffle))
@@ -184,6 +185,16 @@ class Fitting(UserData, Programs):
             kwargs["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
             run = SourceRun(self, x, epochs, steps_per_epoch, shuffle)
         return self._train(run, held_out, batch_size, verbose, list(callbacks or []), kwargs)
+
+    def _held_out(self, x, ours, validation_data, validation_split):
+        """Returns (x, ours, (x, y, sample_weight) for validation or None); see `split_last`."""
+        if not validation_split:
+            return x, ours, None if validation_data is None else self._validation(validation_data)
+        if not self._is_ours(x) or isinstance(x, Batches):
+            raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
+        if validation_data is not None:
+            raise ValueError("Validation needs `validation_data` or `validation_split`. Received: both. Leave one out.")
+        return split_last(x, ours, validation_split)
 
     def _train(self, run, held_out, batch_size, verbose, callbacks, options):
         """Trains the model, part by part of a run.

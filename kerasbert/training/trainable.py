@@ -261,7 +261,8 @@ class Trainable(WithHeads, Quantizable, Fitting):
             **options: see `Backbone.save_to_preset`.
 
         Raises:
-            ValueError: if `max_shard_size` is no size, or the model was loaded from an export, which has no weights.
+            ValueError: if `path` is empty, `max_shard_size` is no size, or the model was loaded from an export, which
+                has no weights.
         """
         if gather_weights(self.weights):
             saves.save(self, path, **options)

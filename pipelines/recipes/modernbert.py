@@ -151,7 +151,7 @@ def mini_en_segments() -> Recipe:
 
 
 def mini_en_simple() -> Recipe:
-    """The fourth stage of `saved_models/modernbert_mini_en`: modern and simple English, with a quarter of the novels."""
+    """The fourth stage of `saved_models/modernbert_mini_en`: modern and simple English, and a quarter of the novels."""
     return replace(
         mini_en_segments(),
         name="modernbert.mini_en_simple",

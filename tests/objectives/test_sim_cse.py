@@ -135,6 +135,13 @@ def test_what_cannot_be_learned_from_is_refused():
     model = SimCSE(Bert(BertConfig(**DROPOUT)), tokenizer=Tokenizer.train("wordpiece", ["a b c"] * 9, 11))
     with pytest.raises(ValueError, match="SimCSE compares the texts of a batch. Received: one text"):
         model.fit(["a b"], batch_size=1, verbose=0)
+    x, y, _ = batch()
+    texts = WholeTextBatches(Corpus.in_memory(["a b", "b c"], model.tokenizer), batch_size=1, length=8)
+    with pytest.raises(ValueError, match="SimCSE compares the texts of a batch. Received: one text"):
+        model.fit(texts, verbose=0)
+    last = {key: array[:1] for key, array in x.items()}
+    history = model.fit(iter([(x, y), (last, y[:1])]), steps_per_epoch=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()  # the last batch of a source may have a single text
     with pytest.raises(ValueError, match="SimCSE needs an encoder that predicts masked tokens.*Received: a GPT2"):
         SimCSE(GPT2(GPT2Config(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, max_length=8, dropout=0.1)))
     config = ModernBertConfig(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=8)

@@ -141,9 +141,9 @@ def test_bad_input():
         NegativeRules(0)
     with pytest.raises(ValueError, match="n-tuple with include_positives. Received: 'triplet'"):
         mine_hard_negatives(PAIRS, encode, include_positives=True)
-    with pytest.raises(ValueError, match="pairs of a query and a positive. Received: none"):
+    with pytest.raises(ValueError, match=r"pairs \(query, positive\) of texts. Received: none"):
         mine_hard_negatives([], encode)
-    with pytest.raises(ValueError, match=r"pairs of a query and a positive. Received: \('q', 'd', 'e'\)"):
+    with pytest.raises(ValueError, match=r"pairs \(query, positive\) of texts. Received: \('q', 'd', 'e'\)"):
         mine_hard_negatives([("q", "d", "e")], encode)
     with pytest.raises(ValueError, match=r"\(candidates, 3\). Received: \(3,\)"):
         entailment_scores([1.0, 2.0, 3.0], ["a", "b", "c"])

@@ -69,7 +69,7 @@ def test_bad_input(model):
         model.answer(("who ?", ""))
     with pytest.raises(ValueError, match="must be a pair"):
         model.answer(["who ?"])
-    with pytest.raises(ValueError, match="`n_best` must be at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="`n_best` must be an integer of at least 1. Received: 0"):
         model.answer(("who ?", "Ann"), n_best=0)
     assert model.answer([]) == []
     assert {type(value) for value in model.answer(("who ?", "Ann lives")).values()} <= {str, int, float}

@@ -444,7 +444,7 @@ def test_training_data_that_do_not_fit_are_refused(objective, x, y, message, rer
 def test_arguments_that_are_refused(reranker):
     model, classes = reranker(), reranker(labels=3)
     for call, message in [
-        (lambda: reranker(objective="CoSENT"), "a loss on scores.*Received: CoSENT, a loss on vectors"),
+        (lambda: reranker(objective="CoSENT"), "a loss on scores, such as Binary.*Received: CoSENT, on vectors"),
         (lambda: reranker(objective="CrossEntropy"), "needs several scores per pair.*1 outputs"),
         (lambda: reranker(labels=2, objective="ListNet"), "needs one score per pair.*2 outputs"),
         (lambda: reranker(activation="glu"), "`activation` must be one of identity, sigmoid"),
@@ -454,7 +454,7 @@ def test_arguments_that_are_refused(reranker):
         (lambda: model.score([("a", "b")], prompt="x"), "`prompt` must be one of"),
         (lambda: model.rank("a", "b"), "must be a list of str. Received: one str"),
         (lambda: model.rank(["a"], ["b"]), "`query` must be a str"),
-        (lambda: model.rank("a", ["b"], top_k=0), "`top_k` must be at least 1"),
+        (lambda: model.rank("a", ["b"], top_k=0), "`top_k` must be an integer of at least 1"),
         (lambda: classes.rank("a", ["b"]), "one score per pair. Received: a model with 3 outputs"),
         (lambda: classes.predict(LISTS), "Lists of documents need one score per pair"),
         (lambda: classes.fit(OF_PAIRS, [3, 0, 1] * 3), "Targets must be indices from 0 to 2.*Received: 3"),

@@ -247,7 +247,7 @@ def test_bad_input(backbone, tokenizer, tmp_path):
         ({"pooling": "mean"}, "`pooling` must be one of max, sum"),
         ({"activation": "gelu"}, "`activation` must be one of relu"),
         ({"similarity": "max_sim"}, "`similarity` must be one of cosine"),
-        ({"max_active_dims": 0}, "`max_active_dims` must be at least 1"),
+        ({"max_active_dims": 0}, "`max_active_dims` must be an integer of at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             SparseEmbedder(backbone, **options)
@@ -265,7 +265,7 @@ def test_bad_input(backbone, tokenizer, tmp_path):
     model = SparseEmbedder(backbone, tokenizer=tokenizer)
     with pytest.raises(ValueError, match="needs a model with `queries`"):
         model.set_query_weights({"cat": 1.0})
-    with pytest.raises(ValueError, match="`top_k` must be at least 1"):
+    with pytest.raises(ValueError, match="`top_k` must be an integer of at least 1"):
         model.decode(model.embed("a"), 0)
     assert model.embed([]).shape == (0, 80)
     model.save_to_preset(tmp_path / "good")

@@ -143,7 +143,7 @@ def test_what_cannot_be_trained_on(tokenizer):
             lambda: model.fit(TEXTS, LABELS, validation_data=iter([TEXTS]), verbose=0),
             "needs targets. Received: a dataset",
         ),
-        (lambda: model.fit(TEXTS, LABELS, epochs=0), "`epochs` must be at least 1. Received: 0"),
+        (lambda: model.fit(TEXTS, LABELS, epochs=0), "`epochs` must be an integer of at least 1. Received: 0"),
         (lambda: model.classify([None]), "Received: a list that begins with None"),
         (lambda: model.fit(TEXTS, LABELS, class_weight={"fine": 2.0}), "`class_weight` must have labels.*'fine'"),
         (lambda: model.fit(TEXTS, LABELS, class_weight={2: 2.0}), "`class_weight` must have labels.*Received: 2"),

@@ -131,7 +131,13 @@ def test_only_the_whole_run_is_checked(shuffle, embedder):
         (lambda: NegativeRules(max_score=float("nan")), "`max_score` in NegativeRules must be float.*Received: nan"),
         (lambda: NegativeRules(num_negatives=2.5), "num_negatives"),
         (lambda: mine_hard_negatives([("a", "b")], print, corpus="abc"), "`corpus` must be a list of str"),
-        (lambda: mine_hard_negatives(["ab", "cd"], print), "pairs of a query and a positive. Received: 'ab'"),
+        (lambda: mine_hard_negatives([{"query": "a", "positive": "b"}], print), "'b'}. Use .*for row in rows"),
+        (lambda: mine_hard_negatives([{"ab", "cd"}], print), "pairs .* of texts. Received: {"),
+        (lambda: mine_hard_negatives([5], print), "pairs .* of texts. Received: 5"),
+        (lambda: mine_hard_negatives([None], print), "pairs .* of texts. Received: None"),
+        (lambda: mine_hard_negatives(PAIRS, "bm25"), "`model` must be an embedder, or .*Received: a str"),
+        (lambda: mine_hard_negatives(PAIRS, print, rules={"num_negatives": 1}), "`rules` must be NegativeRules"),
+        (lambda: mine_hard_negatives(["ab", "cd"], print), r"pairs \(query, positive\) of texts. Received: 'ab'"),
         (lambda: Collection({"d": None}, {"q": "a"}, {"q": {"d": 1}}), "str. Received: None for the document 'd'"),
         (lambda: StaticEmbedder.distil(None, width=0), "`width` must be at least 1"),
     ],
@@ -139,6 +145,30 @@ def test_only_the_whole_run_is_checked(shuffle, embedder):
 def test_options_are_refused_by_name(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("kind", [TextEmbedder, SparseEmbedder, MultiVectorEmbedder])
+@pytest.mark.parametrize("objective", ["SampledNegatives", "BinaryCrossEntropy", "ListNet", LambdaLoss(k=10)])
+def test_embedders_are_not_trained_by_losses_on_scores(kind, objective, tiny_backbone, tokenizer):
+    with pytest.raises(ValueError, match="a loss on vectors, such as .*Received: .*, on scores"):
+        kind(tiny_backbone(), objective=objective, tokenizer=tokenizer)
+
+
+@pytest.mark.one_backend
+def test_names_of_losses(tiny_backbone, tokenizer):
+    with pytest.raises(ValueError, match="CoSENT.*Received: 'rankin'. Did you mean ranking?") as error:
+        TextEmbedder(tiny_backbone(), objective="rankin", tokenizer=tokenizer)
+    names = str(error.value).split(": ")[1].split(". Received")[0].split(", ")
+    assert {"MultipleNegatives", "Splade", "ranking"} <= {*names}
+    assert not {"ListNet", "ScoreLoss", "Wrapper", "Loss"} & {*names}  # on scores, and base classes
+    with pytest.raises(ValueError, match="ListNet.*Received: 'ListNt'. Did you mean ListNet?"):
+        Reranker(tiny_backbone(), objective="ListNt", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="a loss on vectors, .*Received: ListNet, on scores"):
+        Matryoshka("ListNet", dims=[8])
+    for base in ("ScoreLoss", "Wrapper"):
+        with pytest.raises(ValueError, match="`objective` must be a loss, or its name"):
+            TextEmbedder(tiny_backbone(), objective=base, tokenizer=tokenizer)
 
 
 @pytest.mark.one_backend

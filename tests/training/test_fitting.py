@@ -147,6 +147,65 @@ class FailingLM(MaskedLM):
         return super().compute_loss(*args, **kwargs)
 
 
+class Interrupts(keras.callbacks.Callback):
+    """Ctrl-C after a step."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def on_test_batch_end(self, batch, logs=None):
+        if batch == self.step:
+            raise KeyboardInterrupt
+
+    on_predict_batch_end = on_train_batch_end = on_test_batch_end
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize("step", [0, 2])
+def test_an_interrupted_run_loses_no_weights(method, step):
+    model = MaskedLM(Bert(BertConfig(**SIZES)))
+    model.compile(keras.optimizers.SGD(0.0))
+    x = {"token_ids": RNG.integers(5, 31, (8, 6)).astype("int32")}
+    before, data = model.get_weights(), (x,) if method == "predict" else (x, x["token_ids"])
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, method)(*data, batch_size=2, verbose=0, callbacks=[Interrupts(step)])
+    assert all(np.array_equal(old, new) for old, new in zip(before, model.get_weights(), strict=True))
+    assert np.isfinite(model.evaluate(x, x["token_ids"], batch_size=2, verbose=0)).all()
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(epochs=0), "`epochs` must be an integer of at least 1. Received: 0"),
+        (dict(epochs=1.5), "`epochs` must be an integer of at least 1. Received: 1.5"),
+        (dict(epochs="3"), "`epochs` must be an integer of at least 1. Received: '3'"),
+        (dict(epochs=True), "`epochs` must be an integer of at least 1. Received: True"),
+        (dict(batch_size=0), "`batch_size` must be an integer of at least 1. Received: 0"),
+        (dict(initial_epoch=0.5), "`initial_epoch` must be an integer of at least 0. Received: 0.5"),
+        (dict(steps_per_epoch=2), "one pass over them.*Received: steps_per_epoch=2"),
+        (dict(validation_split=float("nan")), "`validation_split` must leave examples in both parts. Received: nan"),
+        (dict(validation_split="half"), "`validation_split` must leave examples in both parts. Received: half"),
+        (dict(validation_data=0, validation_split=0.5), "`validation_data` or `validation_split`. Received: both"),
+        (dict(validation_data=(0, 0, 0, 0)), "or \\(x, y, sample_weight\\). Received: a tuple of 4"),
+        (dict(sample_weight=np.zeros(8)), "a weight above 0. Received: 0 for all"),
+        (dict(epoch=3), "`fit` has no argument `epoch`. Did you mean epochs?"),
+        (dict(learning_rate=1e-3), "`fit` has no argument `learning_rate`. It has batch_size"),
+    ],
+)
+def test_arguments_of_fit_that_are_refused(options, message):
+    model = MaskedLM(Bert(BertConfig(**SIZES)))
+    x = {"token_ids": RNG.integers(5, 31, (8, 6)).astype("int32")}
+    y = x["token_ids"]
+    if "validation_data" in options:
+        options = {**options, "validation_data": (x, y, None, None)[: 2 if "validation_split" in options else 4]}
+    before = model.get_weights()
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(x, y, verbose=0, **options)
+    assert all(np.array_equal(old, new) for old, new in zip(before, model.get_weights(), strict=True))
+
+
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
 def test_an_error_in_the_first_step_loses_no_weights(method):
     model = FailingLM(Bert(BertConfig(**SIZES)))

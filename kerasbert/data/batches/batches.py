@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..counts import check_counts
 from ..sampling import shuffled
 
 
@@ -35,9 +36,8 @@ class Batches:
     corpus: Any = None  # the `Corpus` whose token ids the batches contain, if there is exactly one
 
     def __init__(self, batch_size: int, updates: int, seed: int = 0):
-        for name, value, least in (("batch_size", batch_size, 1), ("steps", updates, 0), ("seed", seed, 0)):
-            if not hasattr(value, "__index__") or operator.index(value) < least:
-                raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {value}.")
+        check_counts(batch_size=batch_size)
+        check_counts(0, steps=updates, seed=seed)
         self.batch_size = batch_size
         self.seed = seed
         self.accumulation = 1  # number of steps per update

@@ -42,20 +42,24 @@ def encoded_sets(names: Sequence, labels: Any) -> np.ndarray:
         not isinstance(labels[number], (str, set, frozenset)) and _is_row(row, len(names))
         for number, row in enumerate(found)
     )
-    are_names = not isinstance(names[0], str) and all({*row} <= {*names} and len({*row}) == len(row) for row in found)
     if are_rows and len(names) > 1:
-        if are_names and found:
+        if found and all(_are_labels(row, names) for row in found):
             raise ValueError(
-                f"Targets must be lists of names in {list(names)}, or rows of 0 and 1. Received: {found[0]}, which may "
-                "be either. Pass rows as an array, and names as sets."
+                f"Targets must be lists of labels in {list(names)}, or rows of 0 and 1. Received: {found[0]}, which "
+                "may be either. Pass rows as an array, and labels as sets."
             )
         return _as_rows(names, found)
     rows = np.zeros((len(found), len(names)), "float32")
-    for row, label_set in zip(rows, found, strict=True):
-        places = indices_of(names, label_set)
+    for number, (row, label_set) in enumerate(zip(rows, found, strict=True)):
+        try:
+            places = indices_of(names, label_set)
+        except ValueError as error:
+            raise ValueError(f"Target {number}: {error}") from None
         wrong = places[(places < 0) | (places >= len(names))]
         if len(wrong):
-            raise ValueError(f"Indices of labels must be from 0 to {len(names) - 1}. Received: {wrong[0]}.")
+            raise ValueError(
+                f"Indices of labels must be from 0 to {len(names) - 1}. Received: {wrong[0]} in target {number}."
+            )
         row[places] = 1.0
     return rows
 
@@ -128,6 +132,13 @@ def _label_set(row: Any, number: int) -> list:
 
 def _is_row(row: Sequence, count: int) -> bool:
     return len(row) == count and all(not isinstance(entry, str) and entry in (0, 1) for entry in row)
+
+
+def _are_labels(row: Sequence, names: Sequence) -> bool:
+    """Whether the numbers of a row can be labels, each of them once: names, or the indices of names that are str."""
+    if isinstance(names[0], str):
+        return all(type(entry) is int and entry < len(names) for entry in row) and len({*row}) == len(row)
+    return {*row} <= {*names} and len({*row}) == len(row)
 
 
 def _is_number(value: Any) -> bool:

@@ -18,6 +18,15 @@ LOCK = ".saving.lock"
 ATTEMPTS, PAUSE = 6, 0.05  # times that files are read while they are replaced, and seconds in between
 
 
+def folder_at(path: Any) -> Path:
+    """Returns the folder that a user names, which an empty str does not: `Path("")` is the current folder."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise ValueError(
+            f'A folder must be a str or a path, and not empty. Received: {path!r:.60}. Use "." for the current folder.'
+        )
+    return Path(path)
+
+
 @contextlib.contextmanager
 def replaced_together(
     folder: str | Path, last: str = "config.json", stale: Callable[[set[str]], Iterable[str]] | None = None

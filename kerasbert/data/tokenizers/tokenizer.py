@@ -20,7 +20,7 @@ import tokenizers as hf
 
 from ..columns import values_of
 from ..text import moses
-from ..text.folders import read_together, replaced_together
+from ..text.folders import folder_at, read_together, replaced_together
 from ..text.json_files import check_types, shortened
 from ..text.shipped import ONLY_IN_CLONES, SHIPPED, shipped_folder
 from .backends import lower_casing_copy, plain_copy, row_template, word_starts
@@ -270,7 +270,7 @@ class Tokenizer:
             truncation: number of tokens to which programs that read only `tokenizer.json` truncate texts. Default: no
                 limit.
         """
-        with replaced_together(folder, last="tokenizer.json", stale=lambda new: TOKENIZER_FILES) as written:
+        with replaced_together(folder_at(folder), last="tokenizer.json", stale=lambda new: TOKENIZER_FILES) as written:
             write_files(self, written, segment_ids, max_length or self.max_length, truncation)
 
     # === Encoding ===
