@@ -80,6 +80,12 @@ def checked_config(cls, values, source, names=None):
         ) from error
 
 
+def check_sizes_of(config):
+    """Raises a ValueError if a number in a config that was made in Python is outside the limits of its field."""
+    for field in dataclasses.fields(config) if dataclasses.is_dataclass(config) else ():
+        _check_size(field.name, field.name, getattr(config, field.name), type(config).__name__)
+
+
 def _check_size(field, name, value, source):
     """Raises a ValueError if a number, or a number in a list, is outside the limits of its config field."""
     if isinstance(value, bool) or not isinstance(value, (int, float, list, tuple)):

@@ -14,6 +14,7 @@ from ..backend.distribution import gather_weights
 from ..backend.keras_adapter import Exported
 from ..backend.rematerialization import is_rematerialized, rematerialized
 from ..checkpoints import presets, saves
+from ..checkpoints.config_checks import check_sizes_of
 from ..checkpoints.sharing import Shared
 from ..core.family import Family
 from ..core.inputs import (
@@ -86,6 +87,7 @@ class Backbone(Shared, Quantizable, Exported, keras.Model):
                 f"{self.dtype_policy.name!r} for a {type(self).__name__}. Quantize the finished model: "
                 f"model.quantize({self.dtype_policy.quantization_mode!r})."
             )
+        check_sizes_of(config)
         self.config = config
 
     def build_now(self):

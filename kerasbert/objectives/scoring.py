@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.compilation import compiled
+from ..backend.compilation import compiled, compiles_shapes
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
 from ..data.columns import values_of
@@ -42,7 +42,9 @@ def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=
         function = functools.partial(_label_log_probabilities, model)
         program = model.__dict__["_scoring_program"] = compiled(function, lambda: model.weights)
     limit = model.backbone.position_limit
-    widths = [(bucket_width(s, limit), t and bucket_width(t, limit)) for s, t in sizes]
+    # Where every new shape needs a program of its own, there are few widths, and rows are padded to them.
+    width_of = (lambda length: bucket_width(length, limit)) if compiles_shapes() else int
+    widths = [(width_of(s), t and width_of(t)) for s, t in sizes]
     found = [None] * len(sizes)
     for width in sorted(set(widths)):
         numbers = [i for i, row_width in enumerate(widths) if row_width == width]
