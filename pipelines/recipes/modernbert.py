@@ -151,7 +151,7 @@ def mini_en_segments() -> Recipe:
 
 
 def mini_en_simple() -> Recipe:
-    """The fourth stage of `saved_models/modernbert_mini_en`: modern and simple English, and a quarter of the novels."""
+    """Continues mini_en_segments on modern and simple English. The result is not in `saved_models/`."""
     return replace(
         mini_en_segments(),
         name="modernbert.mini_en_simple",
