@@ -1,4 +1,4 @@
-"""Evaluation of search: a collection in the form of BEIR, a first stage, and a second one that reorders its results."""
+"""Evaluation of search: a collection in BEIR format, a first stage, and a second one that reorders its results."""
 
 import dataclasses
 import math
@@ -25,8 +25,8 @@ class Collection:
             for each of them.
 
     Raises:
-        ValueError: if there are no documents, a text is no str, no query has a relevant document, or a judgment has an
-            unknown id.
+        ValueError: if there are no documents, a text is no str, a grade no number, no query has a relevant document, or
+            a judgment has an unknown id.
 
     Example:
         >>> from kerasbert.retrieval import Collection, retrieve
@@ -41,6 +41,12 @@ class Collection:
     relevant: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        for name in ("documents", "queries", "relevant"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(
+                    f"`{name}` of a collection must be a dict by ids. Received: a {type(getattr(self, name)).__name__}. "
+                    "Use {str(i): text for i, text in enumerate(texts)}."
+                )
         for query, grades in self.relevant.items():
             if isinstance(grades, str) or not isinstance(grades, Iterable):
                 raise ValueError(f"Judgments must be {{document: grade}}. Received: {grades!r:.60} for {query!r}.")
@@ -49,6 +55,10 @@ class Collection:
             for query, grades in self.relevant.items()
         }
         object.__setattr__(self, "relevant", graded)
+        for query, grades in graded.items():
+            wrong = next((grade for grade in grades.values() if not isinstance(grade, (int, float, np.number))), None)
+            if wrong is not None:
+                raise ValueError(f"Grades must be numbers. Received: {wrong!r:.40} for the query {query!r}.")
         for what, texts in (("document", self.documents), ("query", self.queries)):
             wrong = next((name for name, text in texts.items() if not isinstance(text, str)), None)
             if wrong is not None:
@@ -78,7 +88,7 @@ class Collection:
 
 
 def read_beir(folder: str | Path, split: str = "test") -> Collection:
-    """Reads a folder in the form of BEIR (Thakur et al. 2021, arXiv 2104.08663).
+    """Reads a folder in BEIR format (Thakur et al. 2021, arXiv 2104.08663).
 
     `corpus.jsonl` has a document per line, {"_id", "title", "text"}. The text of a document is title and text with a
     space between them. `queries.jsonl` has {"_id", "text"}. `qrels/SPLIT.tsv` has the judgments. The first two may end
@@ -94,7 +104,7 @@ def read_beir(folder: str | Path, split: str = "test") -> Collection:
 
 
 def is_beir(folder: str | Path) -> bool:
-    """Whether a folder has the form of BEIR."""
+    """Whether a folder is in BEIR format."""
     return any((Path(folder) / f"corpus.jsonl{end}").is_file() for end in ("", ".gz"))
 
 

@@ -36,6 +36,7 @@ class TextClassifier(Task):
         backbone: a backbone with a `classifier` head.
         labels: the label names in the order of the outputs (str, numbers or bools), their number, or a dict of names
             and indices. If the names are str, an int among the targets is an index. If they are numbers, it is a name.
+            In `from_preset`, a single label stands for problem="score", as `num_labels=1` does in transformers.
         problem: `"classes"` (each text has one label), `"labels"` (each text has any number of labels) or `"score"`
             (regression with one output).
         max_length: maximum number of tokens per row; longer texts are truncated. Default: the maximum length of the
