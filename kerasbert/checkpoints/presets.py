@@ -231,7 +231,7 @@ _OTHER_NAMES = {
 }
 
 
-def _split(family, overrides, cls=None):
+def _split(family, overrides, cls: Any = None):
     """Splits overrides into (arguments of the backbone class, fields of its config).
 
     Args:
@@ -249,10 +249,11 @@ def _split(family, overrides, cls=None):
             f"The argument `{name}` of transformers is {ours} here. Received: {name}={overrides[name]!r:.40}."
         )
     if unknown:
-        own = set() if cls is None else parameters_of(cls) - {"backbone"}
-        name = sorted(unknown)[0]
-        close = difflib.get_close_matches(name, sorted(own | settings | fields), n=1)
-        of_class = f"of {cls.__name__} ({', '.join(sorted(own))}), " if own else ""
+        own, of_class = set(), ""
+        if cls is not None:
+            own = parameters_of(cls) - {"backbone"}
+            of_class = f"of {cls.__name__} ({', '.join(sorted(own))}), "
+        close = difflib.get_close_matches(sorted(unknown)[0], sorted(own | settings | fields), n=1)
         raise ValueError(
             f"Overrides must be arguments {of_class}of {family.__name__} ({', '.join(sorted(settings))}) or fields of "
             f"its config ({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."

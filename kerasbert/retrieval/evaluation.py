@@ -42,9 +42,10 @@ class Collection:
 
     def __post_init__(self) -> None:
         for name in ("documents", "queries", "relevant"):
-            if not isinstance(getattr(self, name), Mapping):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping):
                 raise ValueError(
-                    f"`{name}` of a collection must be a dict by ids. Received: a {type(getattr(self, name)).__name__}. "
+                    f"`{name}` of a collection must be a dict by ids. Received: a {type(given).__name__}. "
                     "Use {str(i): text for i, text in enumerate(texts)}."
                 )
         for query, grades in self.relevant.items():

@@ -266,8 +266,7 @@ def split_last(x, ours, share):
     Returns: (x for training, `ours` for training, (x, y, sample_weight) for validation).
     """
     rows = num_rows(x)
-    is_share = isinstance(share, numbers.Real) and 0 < share < 1
-    cut = int(rows * (1 - share)) if is_share else 0
+    cut = int(rows * (1 - share)) if isinstance(share, (int, float)) and 0 < share < 1 else 0
     if not 0 < cut < rows:
         raise ValueError(f"`validation_split` must leave examples in both parts. Received: {share} of {rows} examples.")
     first, last = slice(0, cut), slice(cut, None)
