@@ -85,7 +85,7 @@ def run(name: str, arguments: list[str]) -> None:
         known = [*NAMES, *ALIASES, "completion"]
         close = did_you_mean(name, [*known, "--help", "--version"])
         kind = "option" if name.startswith("-") else "command"
-        fail(f"There is no {kind} {name!r}.{close} The commands are {', '.join(known)}.")
+        fail(f"There is no {kind} {name!r}.{close} `kerasbert --help` lists the commands.")
     sys.argv = [f"kerasbert {name}", *arguments]
     pipeline(name).main()
 

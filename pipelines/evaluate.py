@@ -70,7 +70,7 @@ def evaluate(
     Args:
         model: folder of a model, a shipped one such as bert_mini_en, or hf://org/name; for --task retrieval also bm25.
         data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For
-            --task retrieval, folders in the form of BEIR. For a language model, minimal pairs: the files of BLiMP
+            --task retrieval, folders in BEIR format. For a language model, minimal pairs: the files of BLiMP
             (rows of `sentence_good` and `sentence_bad`) or of Zorro (an unacceptable and an acceptable line in turns),
             one of them or their folder.
         corpus: folder that `prepare-corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
@@ -145,7 +145,7 @@ def _wanted_kind(task: str | None, stages: Stages) -> str | None:
     """
     if stages.given:
         raise ValueError(
-            "--first-stage, --top-k and --split are for searches of folders in the form of BEIR. Received: "
+            "--first-stage, --top-k and --split are for searches of folders in BEIR format. Received: "
             f"{', '.join(stages.given)} without --task {RETRIEVAL}. Add --task {RETRIEVAL}."
         )
     return None if task in (None, MINIMAL_PAIRS) else task_of(task).kind

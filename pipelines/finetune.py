@@ -24,6 +24,7 @@ from .reading.task_examples import read_task
 from .reading.tasks import TaskSpec, task_of
 from .reading.text_columns import expanded, read_text_columns, read_texts_or_searches
 from .runs.adapting import WHOLE_MODEL, Lora
+from .runs.facts import data_facts, training_facts
 from .runs.finetuning import FineTuning, TaskData, flat, summary
 from .runs.losses import EMBEDDERS, KINDS, Objective, check_examples, updates_of
 from .runs.model_card import public, write_card
@@ -36,9 +37,10 @@ from .runs.trackers import Tracker
 from .runs.trained_columns import named_columns
 
 TITLES = {
-    "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
-    "questions": "Question answerer", "choices": "Multiple choice", "sequences": "Sequence to sequence",
-    "embed": "Text embedder", "sparse": "Sparse embedder", "multivector": "Late interaction", "rerank": "Reranker",
+    "classes": "a text classifier", "labels": "a text classifier", "score": "a text regression model",
+    "tags": "a token classifier", "questions": "a question answerer", "choices": "a multiple-choice model",
+    "sequences": "a sequence-to-sequence model", "embed": "a text embedder", "sparse": "a sparse embedder",
+    "multivector": "a late-interaction embedder", "rerank": "a reranker",
 }  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def finetune(
         held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
             separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
             and the scores on examples of the first data set (at most 1000) are reported. Embedders and rerankers are
-            also evaluated on folders in the form of BEIR.
+            also evaluated on folders in BEIR format.
         task: classes, labels, score, ner, questions, choices, sequences, embed, sparse, multivector, rerank, or the
             name of a data set. The official files of a data set are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli,
             rte, wnli, trec, ag_news, squad, squad_v2, conll2003, wnut17, race, swag, summarization and others.
@@ -105,7 +107,7 @@ def finetune(
     else:
         found = read_data(spec, task, data, sources, files, start.text_to_text, training)
     tuning = FineTuning(model, output, task, found, start, training, optimizer, generation, lora)
-    runs, kept, recipe = [], (), {}
+    runs, kept, recipe, facts = [], (), {}, {}
     for seed in training.seeds:
         trained, scores = tuning.run(seed, log)
         measured, answers = tuning.measure(trained)
@@ -114,8 +116,8 @@ def finetune(
         if seed == training.seeds[0]:
             tuning.save(trained, answers, answer_files)
             kept = tuning.describe(trained), tuning.measured(sources, measured, answers)
-            recipe = tuning.recipe(trained)
-    _write_card(tuning, TITLES[spec.kind], "" if start.from_scratch else model, str(data), recipe, runs, kept)
+            recipe, facts = tuning.recipe(trained), training_facts(tuning, trained)
+    _write_card(tuning, TITLES[spec.kind], "" if start.from_scratch else model, str(data), recipe | facts, runs, kept)
     return _finished(tuning, {"runs": runs, **summary(runs)}, recipe, answer_files)
 
 
@@ -129,17 +131,17 @@ def _checked_task(task: str, columns: Columns, objective: Objective, start: Star
 
 
 def _write_card(
-    tuning: FineTuning, title: str, start: str, source: str, recipe: dict, runs: list[dict], kept: tuple
+    tuning: FineTuning, title: str, start: str, source: str, facts: dict, runs: list[dict], kept: tuple
 ) -> None:
     """Writes the card of the model of the first seed. Means over several seeds are part of its evaluation."""
-    title += f" fine-tuned from {public(start).removeprefix('hf://')}" if start else ""
+    title = f"This is {title}" + (f", fine-tuned from `{public(start).removeprefix('hf://')}`" if start else "")
     scores = summary(runs)
     log = {name: scores.pop(name) for name in [*scores] if name.startswith(("train_loss", "epochs"))}
     write_card(
         tuning.output,
         title,
-        {"source": source, "examples": tuning.data.num_examples},
-        recipe,
+        data_facts(source, tuning.data),
+        facts,
         {"seeds": len(runs), **scores} if len(runs) > 1 else {},
         *kept,
         log=log,

@@ -87,8 +87,9 @@ def mine(
     found = read_text_columns(input, columns, reading=replace(reading, say=print))
     if len(found.x[0]) != 2 or found.y[0] is not None:
         raise ValueError(
-            f"Negatives are found for pairs without labels. Received: {input} with rows of {len(found.x[0])} texts"
-            f"{'' if found.y[0] is None else ' and labels'}. Use --columns.text and --columns.pair."
+            f"Negatives are found for pairs without labels. Received: {input} with rows of "
+            f"{counted(len(found.x[0]), 'text')}{'' if found.y[0] is None else ' and labels'}. Use --columns.text and "
+            "--columns.pair."
         )
     miner = kerasbert.load(model)
     if not is_embedder(miner):
@@ -115,7 +116,7 @@ def mine(
 def _say_queries(output: Path, rows: list[tuple], queries: set[str], fewest: int) -> None:
     """Says how many examples were written, and how many queries have none."""
     used = {row[0] for row in rows}
-    print(f"wrote {output}: {counted(len(rows), 'example')} of {len(used):,} queries")
+    print(f"wrote {output}: {counted(len(rows), 'example')} of {counted(len(used), 'query', 'queries')}")
     if left := len(queries - used):
         few = f"fewer than {fewest} negatives" if fewest > 1 else "no negatives"
         print(

@@ -17,12 +17,12 @@ from kerasbert.data.text.files import text_written_whole
 from kerasbert.runtime import is_export
 
 from .command_line.command import Command
-from .reading.inputs import Input, read_inputs
+from .reading.inputs import EmptyLines, Input, read_inputs
 from .reading.labeled import GUESSED, Columns
 from .reading.tasks import task_of
 from .runs.answers import Answers, CountedAnswers, Options, exported_answers
 from .runs.cutting import say_cut
-from .runs.outputs import check_outputs, cleaning_up
+from .runs.outputs import check_outputs, cleaning_up, counted
 from .runs.task_options import Files, Generation
 from .runs.trained_columns import columns_for
 from .serve.exports import find_export
@@ -45,15 +45,15 @@ def predict(
     json: bool = False,
     texts: tuple[str, ...] = (),
 ) -> None:
-    """Runs a model on texts or files: one answer for each line or row, in order and in constant memory.
+    """Runs a model on texts or files: one answer for each row, or line that is not empty, in order.
 
-    The answers are JSON lines, and tables in a terminal.
+    The answers are JSON lines, and tables in a terminal. They take constant memory.
 
     A line is a text. A tab separates the texts of a pair, a question from its context, or a context and its choices.
-    Empty lines are skipped. A line that begins with { is JSON: {"text"}, {"text", "pair"}, {"words": [...]},
-    {"question", "context"} or {"context", "choices": [...]}. If it has an "id", the id is returned with the answer. All
-    other file formats of `finetune` and `evaluate` are supported, with or without labels. If all lines begin with a
-    label of the model (`label text`), the labels are dropped.
+    Empty lines have no answer; their numbers are printed at the end. A line that begins with { is JSON: {"text"},
+    {"text", "pair"}, {"words": [...]}, {"question", "context"} or {"context", "choices": [...]}. If it has an "id", the
+    id is returned with the answer. All other file formats of `finetune` and `evaluate` are supported, with or without
+    labels. If all lines begin with a label of the model (`label text`), the labels are dropped.
 
     Args:
         model: folder of a model, a shipped model such as bert_mini_en, or hf://org/name.
@@ -78,15 +78,17 @@ def predict(
     answers = answers_with(model, engine, Options(top, batch_size, null_threshold, prefix, generation))
     spec = task_of(task)
     spec = spec.with_columns(columns_for(model, columns, spec.columns))
+    measured, empty = CountedAnswers(answers), EmptyLines()
     inputs = read_inputs(
         *(texts or input or sys.stdin, answers.form, spec.columns),
-        *(files.encoding, files.format, spec.layouts, answers.labels),
+        *(files.encoding, files.format, spec.layouts, answers.labels, empty),
     )
+    inputs = at_least_one(inputs, input or "standard input")
     if not texts and input is None and sys.stdin.isatty():
         print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
-    counted = CountedAnswers(answers)
-    write(answers_of(inputs, counted.answer, answers.chunk), output, as_json=json)
-    say_cut(counted.sentence())
+    write(answers_of(inputs, measured.answer, answers.chunk), output, as_json=json)
+    for sentence in (empty.sentence(), measured.sentence()):
+        say_cut(sentence)
 
 
 def answers_with(model: str, engine: str, options: Options) -> Answers:
@@ -118,12 +120,27 @@ def write(answers: Iterable[dict], output: Path | None, as_json: bool) -> None:
 
 
 def _check_texts(texts: tuple[str, ...], input: str | None) -> None:
-    """Raises an error for texts beside a file, and for a text that is the name of a file."""
+    """Raises an error for texts beside a file, for an empty text, and for one that is the name of a file."""
     if texts and input is not None:
-        raise ValueError(f"Inputs are texts, or a file. Received: {len(texts)} texts and --input {input}.")
-    for text in texts:
+        raise ValueError(f"Inputs are texts, or a file. Received: {counted(len(texts), 'text')} and --input {input}.")
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            raise ValueError(f"Texts must not be empty. Received: {text!r}, as text {number}. Leave it out.")
         if len(text) < 256 and Path(text).is_file():
             raise ValueError(f"Texts must not be names of files. Received: {text!r}. Use --input {text}.")
+
+
+def at_least_one(inputs: Iterable[Input], source: str) -> Iterator[Input]:
+    """Yields the inputs of a source.
+
+    Raises:
+        ValueError: at the end, if there was none.
+    """
+    item = None
+    for item in inputs:
+        yield item
+    if item is None:
+        raise ValueError(f"There must be a line or a row to answer. Received: {source} without any.")
 
 
 def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], size: int) -> Iterator[dict]:

@@ -60,7 +60,9 @@ def test_help_names_every_command(run_here):
 def test_an_unknown_command_suggests_the_nearest(run_here, name, suggested):
     code, _, errors = run_here(name)
     assert code == 2
-    assert errors.startswith(f"There is no command {name.replace('_', '-')!r}. Did you mean {suggested}? The commands")
+    said = f"There is no command {name.replace('_', '-')!r}. Did you mean {suggested}?"
+    assert errors == f"{said} `kerasbert --help` lists the commands.\n"
+    assert run_here("xyz")[2] == "There is no command 'xyz'. `kerasbert --help` lists the commands.\n"
 
 
 @pytest.mark.parametrize(

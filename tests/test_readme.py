@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import kerasbert
 import pipelines.recipes
 from kerasbert import __version__, command_line, retrieval
+from kerasbert.backend import seed_everything
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -27,15 +29,16 @@ def blocks(language):
 @pytest.mark.filterwarnings("ignore:.*new head; expected when fine-tuning")
 def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(REPOSITORY / "docs/data/hotel", tmp_path / "docs/data/hotel")
     *ours, theirs = blocks("python")
     names = {}
+    seed_everything(0)
     for block in ours:
         exec(compile(block, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "door 0.83\n" in printed and "How do I change my password?\n" in printed
     assert (tmp_path / "saved_models/example/model.safetensors").exists()
-    moods = names["classifier"].classify(["They laughed with joy.", "He was angry and cruel."])
-    assert [mood["label"] for mood in moods] == ["good", "bad"]
+    assert "['room', 'meals']\n" in printed
     exec(compile(theirs, "README.md", "exec"), names)
     assert names["AutoTokenizer"] is not None
 

@@ -3,12 +3,14 @@
 import io
 import json
 import random
+import shutil
 import sys
 
 import pytest
 
 import pipelines  # noqa: F401  the name under which other tests of this process import them
 from kerasbert import command_line
+from tests.conftest import REPOSITORY
 from tests.test_readme import commands
 
 pytestmark = pytest.mark.one_backend
@@ -54,6 +56,7 @@ def files(tmp_path):
         (tmp_path / f"{side}.conll").write_text(tagged)
         for language in ("en", "de"):
             (tmp_path / f"{side}.{language}.csv").write_text(table)
+    shutil.copytree(REPOSITORY / "docs/data/hotel", tmp_path / "docs/data/hotel")
     (tmp_path / "texts.txt").write_text("the cat sat\nthe dog ran\n")
     return tmp_path
 

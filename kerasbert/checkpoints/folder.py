@@ -113,8 +113,7 @@ def find_folder(path: str | os.PathLike, revision: str | None = None, token: str
         close = close if owner is None else [f"hf://{owner}/{path}"]
         raise FileNotFoundError(
             f"There is no model {str(path)!r}.{f' Did you mean {close[0]}?' if close else ''} A model is a folder, "
-            f"hf://org/name, or one that comes with kerasbert ({known}); `from_preset` also takes names of sizes, such "
-            "as bert_base."
+            f"hf://org/name, or one that comes with kerasbert ({known}). A size, such as bert_base, has no weights."
         )
     return Path(path)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 from ..core.variables import parts_of
 from .hub import huggingface_hub
@@ -74,6 +75,9 @@ _PURPOSES = {
 }
 
 
+_VOWELS = r"[AIO]|E(?!u)|MP|XL"  # with which the name of a family begins when it is spoken
+
+
 @dataclasses.dataclass(frozen=True)
 class Description:
     """The part of a card that depends only on the model; see `describe`.
@@ -112,8 +116,9 @@ def describe(model, pairs=False, base=None):
     if getattr(model, "problem", None) == "score":
         purpose = "gives a score to a text or a pair of texts"
     purpose = getattr(model, "hub_purpose", None) or purpose
-    named = ", ".join(f"`{label}`" for label in labels) if len(labels) <= 8 else f"one of {len(labels)} labels"
-    purpose = purpose.replace("{labels}", f"one of the labels {named}" if len(labels) <= 8 else named)
+    several = "any number of" if getattr(model, "problem", None) == "labels" else "one of"
+    named = f"the labels {', '.join(f'`{label}`' for label in labels)}" if len(labels) <= 8 else f"{len(labels)} labels"
+    purpose = purpose.replace("{labels}", f"{several} {named}")
     family = type(backbone).__name__
     unsaved = [getattr(model, name, None) for name in getattr(model, "TRAINING_ONLY", ())]
     left_out = {id(variable) for layer in unsaved if layer is not None for variable in layer.weights}
@@ -136,7 +141,8 @@ def describe(model, pairs=False, base=None):
     elif auto_class is not None and not is_own and not _decodes_masks(model):
         usage.append(_in_transformers(model, task, auto_class, pairs))
         libraries.append("transformers")
-    purpose = f"A {family} model with {size} that {purpose}."
+    article = "An" if re.match(_VOWELS, family) else "A"
+    purpose = f"{article} {family} model with {size} that {purpose}."
     limits = _limits(model, backbone, labels)
     return Description(task, family, purpose, "\n\n".join(usage), tuple(libraries), labels, limits)
 
@@ -148,7 +154,8 @@ def _decodes_masks(model):
 
 def _of_adapter(model, base, labels, call):
     """Returns how to use a folder that contains only an adapter."""
-    task, problem = type(model).__name__, getattr(model, "problem", "classes")
+    task = type(model).__name__
+    problem = model.problem if "problem" in getattr(model, "SAVES", ()) else "classes"
     arguments = [f'"{base}"']
     arguments += [f"labels={list(labels)!r}"] if labels else []
     arguments += [f'problem="{problem}"'] if problem != "classes" else []
@@ -177,9 +184,12 @@ def _in_transformers(model, task, auto_class, pairs):
 
 def _limits(model, backbone, labels):
     """Returns sentences about the limits of a model, as far as they follow from its settings."""
-    limits, most = [], getattr(backbone.config, "max_length", None)
+    limits, lengths = [], (getattr(model, "max_length", None), getattr(backbone.config, "max_length", None))
+    most = min(filter(None, lengths), default=None)
     if most is not None:
-        limits.append(f"It reads at most {most:,} tokens, special tokens included; longer texts are cut.")
+        in_parts = getattr(model, "hub_task", None) in ("question-answering", "token-classification")
+        fate = "read in parts" if in_parts else "cut"
+        limits.append(f"It reads at most {most:,} tokens, special tokens included; longer texts are {fate}.")
     if _decodes_masks(model):
         limits.append("It has an enhanced mask decoder, which the masked language models of transformers do not have.")
     if labels and getattr(model, "problem", None) == "classes":

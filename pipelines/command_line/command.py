@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from kerasbert.command_line import did_you_mean, fail, printable
 
 from .help import help_text, usage
 from .mistakes import missing_option, positional, repeated_option, unknown_option, wrong_value
-from .options import as_arguments, option_values, options_class
+from .options import as_arguments, option_types, option_values, options_class
 from .settings import with_settings_file
 
 PIPELINES = __package__.rpartition(".")[0]  # "pipelines", or "kerasbert.pipelines" in the wheel
@@ -79,7 +79,7 @@ class Command:
         """
         arguments = sys.argv[1:] if arguments is None else list(arguments)
         program = program or program_name()
-        with one_line_errors():
+        with one_line_errors(self.function):
             values = self.parse(arguments, program)
             if "keras" in sys.modules:  # commands that import Keras only if they need it call `keep_programs` then
                 from kerasbert.backend import keep_programs
@@ -179,8 +179,12 @@ def missing(error: ModuleNotFoundError) -> str:
 
 
 @contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Context manager that ends the program with a one-line message for user errors, or the status of a stopped run."""
+def one_line_errors(function: Callable | None = None) -> Iterator[None]:
+    """Context manager that ends the program with a one-line message for user errors, or the status of a stopped run.
+
+    Args:
+        function: the function of the command, whose arguments are called as on the command line.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -192,12 +196,22 @@ def one_line_errors() -> Iterator[None]:
         message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
         if isinstance(error, OSError) and error.filename is not None:  # else "[Errno 2] No such file or directory: ..."
             message = f"{error.filename}: {error.strerror}"
+        message = message if function is None else with_option_names(message, option_types(function))
         sys.exit(printable(brief(message or type(error).__name__)))
     except of_training("RunStopped") as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
+
+
+def with_option_names(message: str, options: Container[str]) -> str:
+    """Writes the arguments that a message names as on the command line: `learning_rate` -> --learning-rate."""
+
+    def named(found: re.Match) -> str:
+        return f"--{found[1].replace('_', '-')}" if found[1] in options else found[0]
+
+    return re.sub(r"`([a-z0-9_.]+)`", named, message)
 
 
 def brief(message: str) -> str:

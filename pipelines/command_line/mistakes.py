@@ -14,8 +14,8 @@ from .options import CONFIG, negated, option_types, options_of
 
 # Options that count something of which there must be one.
 COUNTS = {
-    *("accumulation", "batch_size", "epochs", "length", "limit", "max_length", "max_new_tokens", "num_beams", "shards"),
-    *("steps", "top", "vocabulary_size", "workers"),
+    *("accumulation", "batch_size", "epochs", "length", "limit", "lora.rank", "max_length", "max_new_tokens"),
+    *("num_beams", "shards", "steps", "top", "vocabulary_size", "workers"),
 }
 # Options of every command that are not arguments of its function.
 GENERAL = ("help", "help-all", CONFIG, "tyro-print-completion", "tyro-write-completion")
@@ -84,6 +84,7 @@ def wrong_value(function: Callable, arguments: list[str]) -> str | None:
     kinds = option_types(function)
     kinds |= {f"{negated(name.replace('_', '-'))}": bool for name, kind in kinds.items() if kind is bool}
     kinds = {name.replace("_", "-"): kind for name, kind in kinds.items()} | {CONFIG: Path}
+    may_be_empty = {option.name.replace("_", "-") for option in options_of(function) if option.default == ""}
     for flag, values in _given(arguments):
         if flag is None:
             return f"Values need the names of their options. Received: {' '.join(map(shortened, values))}."
@@ -95,6 +96,8 @@ def wrong_value(function: Callable, arguments: list[str]) -> str | None:
         if len(values) < min(1, most) and not takes_several(kind):
             return f"--{flag} needs a value. Received: none."
         for value in values:
+            if not value.strip() and flag not in may_be_empty:  # an empty path would be the current folder
+                return f"--{flag} must not be empty. Received: {value!r}. Leave it out, or give a value."
             if wrong := _expected(kind, value, flag):
                 return f"--{flag} must be {wrong}"
     return None

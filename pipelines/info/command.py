@@ -46,7 +46,7 @@ PACKAGES = (
 
 
 def info(
-    subject: str = "",
+    subject: str | None = None,
     model_class: str | None = None,
     length: int | None = None,
     batch_size: int | None = None,
@@ -79,7 +79,7 @@ def info(
 
     Returns: the description, a dict, which is printed if `json` is True.
     """
-    if not subject:
+    if subject is None:
         found = installation()
     elif (Path(subject) / "corpus.json").is_file():
         found = corpus_facts(Path(subject))

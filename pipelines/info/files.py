@@ -21,15 +21,20 @@ READ = {
     "special_tokens_map.json": "special tokens of the tokenizer",
     "artifact.metadata": "lengths and markers of ColBERT",
 }
-# Pattern of the path of a file -> why it is not read.
+# Pattern of the path of a file -> why it is not read. The first that fits counts.
 IGNORED = {
+    r"logs/.*|(progress|log(\.\d+)?)\.(jsonl|csv)|curves\.png": "the log of a training run",
+    r"metrics\.json": "scores, and the columns that evaluate and predict read",
+    r"predictions(_.+)?\.jsonl": "answers to held-out examples",
+    r"recipe\.json": "how the model was pretrained, for evaluate",
+    r"adapter/.*": "the adapter alone, for PEFT",
+    r"(checkpoints|checkpoint-\d+|runs|wandb)/.*": "a training run",
     r"\.git.*|.*\.(md|pdf|png|jpg)|LICENSE.*|NOTICE.*": "documentation",
     r".*\.py": "code of others, which is never run",
     r"(pytorch_model|model)[-.].*(bin|safetensors|json)": "other files of weights come first",
     r".*\.(h5|msgpack|ot|ckpt.*|onnx|gguf|mlmodel|xml)|(onnx|openvino|coreml)/.*": "the model for another program",
     r"(optimizer|scheduler|training_args|rng_state.*|scaler)\.(pt|bin|pth)|.*_(state|results)\.json": "a training run",
     r"(sparse|colbert)_linear\.pt": "heads for other kinds of vectors",
-    r"(progress|log(\.\d+)?)\.(jsonl|csv)|curves\.png": "the log of a training run",
     r"unigram\.json|tokenizer\.model": "another copy of the vocabulary",
     r"data_config\.json|eval/.*": "how the model was trained and evaluated",
     r"generation_config\.json": "settings of generate, which this model does not have",

@@ -2,9 +2,11 @@
 
 import inspect
 
+from kerasbert.exporting.folders import check_model
 from kerasbert.models import Backbone
 from kerasbert.objectives import Discriminator, MaskedLM, PermutationLM, ReplacedTokenDetection
 from kerasbert.objectives.next_token import NextToken
+from kerasbert.retrieval.evaluation import is_embedder
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
 METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "rank", "generate")
@@ -37,11 +39,15 @@ def uses(model) -> dict[str, list[str]]:
     methods = [name for name in METHODS if callable(getattr(model, name, None))]
     if "generate" in methods and not generates(model):
         methods.remove("generate")
+    if "rank" in methods and not ranks(model):
+        methods.remove("rank")
     backbone = getattr(model, "backbone", model)
     finetuned = [task for head, tasks in FINETUNED.items() if head in backbone.family.heads for task in tasks]
     tabs = tabs_of(model)
     found = {"predict": not isinstance(model, Backbone) and bool(methods), "evaluate": not isinstance(model, Backbone)}
     found |= {"finetune": bool(finetuned), "serve": bool(tabs), "show": bool(tabs)}
+    found |= {"embed": is_embedder(model), "search": is_embedder(model) or ranks(model)}
+    found |= {"mine": found["search"], "export": is_exportable(model)}
     commands = [name for name, is_possible in found.items() if is_possible]
     return {"methods": methods, "commands": commands, "finetune": finetuned, "serve": tabs}
 
@@ -62,6 +68,20 @@ def generates(model) -> bool:
     """Whether a language model generates text, which needs a cache of earlier tokens or a permutation."""
     backbone = getattr(model, "backbone", model)
     return isinstance(model, PermutationLM) or any(hasattr(backbone, name) for name in ("empty_cache", "start_cache"))
+
+
+def ranks(model) -> bool:
+    """Whether a model orders documents: a reranker of classes has several scores for a pair, and does not."""
+    return hasattr(model, "rank") and len(getattr(model, "labels", ())) < 2
+
+
+def is_exportable(model) -> bool:
+    """Whether `kerasbert.export` writes a model."""
+    try:
+        check_model(model)
+    except ValueError:
+        return False
+    return True
 
 
 def shows_attention(backbone) -> bool:

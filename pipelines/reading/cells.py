@@ -19,6 +19,9 @@ LABEL_NAMES = (
 )  # fmt: skip
 
 
+QUOTED = "Put numbers that are texts in quotes, or name the column of texts."  # the end of a message
+
+
 def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str, number: int | None = None) -> str:
     """Returns the name of the column that holds `what`: the given name, or the first usual name, ignoring case."""
     has = f"It has{'' if number is None else f' in row {number}'}: {', '.join(map(str, row))}."
@@ -39,23 +42,26 @@ def is_missing(value) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
 
 
-def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty: bool = False) -> str:
-    """Returns a cell as text. Numbers are converted. With `empty`, the text may be empty."""
+def text_of(
+    row: dict, name: str, path, number: int, what: str = "a text", empty: bool = False, numbers: bool = False
+) -> str:
+    """Returns a cell as text. With `empty`, the text may be empty; with `numbers`, numbers are converted."""
     value = row.get(name)
-    if isinstance(value, (list, dict)) or (is_missing(value) and not (empty and isinstance(value, str))):
+    is_text = isinstance(value, str) or (numbers and isinstance(value, (int, float)))
+    if not is_text or (is_missing(value) and not (empty and isinstance(value, str))):
         received = "without it" if is_missing(value) else f"with {value!r:.40}"
-        raise ValueError(
-            f"Every row needs {what} in {name!r}. Received: {path} row {number} {received}. Correct or drop the row."
-        )
+        fix = QUOTED if isinstance(value, (int, float)) and not is_missing(value) else "Correct or drop the row."
+        raise ValueError(f"Every row needs {what} in {name!r}. Received: {path} row {number} {received}. {fix}")
     return str(value)
 
 
-def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
-    """Returns a cell that holds a list, which may be written as text. Its items are converted to text."""
+def list_of(row: dict, name: str, path, number: int, what: str, numbers: bool = False) -> list[str]:
+    """Returns a cell that holds a list, which may be written as text. With `numbers`, numbers in it are converted."""
     value = written_out(row.get(name))
     value = value.tolist() if hasattr(value, "tolist") else value
-    wrong = not isinstance(value, (list, tuple)) or any(isinstance(item, (list, dict)) for item in value)
-    if wrong or any(item is None or item != item for item in value):  # NaN differs from itself
+    allowed = (str, int, float) if numbers else str
+    wrong = not isinstance(value, (list, tuple)) or not all(isinstance(item, allowed) for item in value)
+    if wrong or any(item != item for item in value):  # NaN differs from itself
         raise ValueError(
             f"Every row needs {what}, a list, in {name!r}. Received: {path} row {number} with {value!r:.60}. Correct "
             "or drop the row."

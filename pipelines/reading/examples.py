@@ -8,7 +8,7 @@ from pathlib import Path
 from .cells import column, is_missing, list_of, text_of, written_out
 from .choices import read_choices
 from .labeled import Columns, read_labeled
-from .tables import ColumnsRead, Format, Layout, Reading, json_values, read_rows
+from .tables import ColumnsRead, Format, Layout, Reading, json_values, no_file, read_rows
 from .tagged import read_tags
 
 KINDS = ("classes", "labels", "score", "tags", "questions", "choices", "sequences")
@@ -134,7 +134,7 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
     if is_missing(value) or value == []:
         return []
     if isinstance(value, dict):
-        texts = list_of(value, "text", path, number, "the texts of answers")
+        texts = list_of(value, "text", path, number, "the texts of answers", numbers=True)
         starts = value.get("answer_start")
         starts = [None] * len(texts) if starts is None or not len(starts) else list(starts)
         if len(starts) != len(texts):
@@ -225,7 +225,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
         files = [Path(part) for part in str(path).split(",")]
         for file in files:
             if not file.is_file():
-                raise FileNotFoundError(f"There is no file {file}.")
+                raise FileNotFoundError(no_file(file))
         texts = [reading.text(file).removesuffix("\n") for file in files]
         sides = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
@@ -254,7 +254,8 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
     for number, row in enumerate(rows, start=1):
         x.append(joined(row, source, path, number))
         several = isinstance(row.get(target), list) and row[target]
-        y.append(text_of({target: row[target][0]} if several else row, target, path, number, "a target"))
+        cells = {target: row[target][0]} if several else row
+        y.append(text_of(cells, target, path, number, "a target", numbers=True))
     return x, y
 
 

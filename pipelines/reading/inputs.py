@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,32 @@ from .tagged import (
     word_column,
 )
 
+SHOWN_LINES = 5  # numbers of empty lines in a message
 LEAST_LABELED = 10  # minimum number of lines of a file of `label text` whose lines all begin with the same label
+
+
+@dataclass
+class EmptyLines:
+    """Counts the empty lines of a text, which are no inputs.
+
+    Args:
+        count: their number.
+        first: the numbers of the first of them, from 1.
+    """
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        self.count += 1
+        self.first += [number] * (len(self.first) < SHOWN_LINES)
+
+    def sentence(self) -> str | None:
+        """Says which lines have no answer; None if there are none."""
+        if not self.count:
+            return None
+        numbers = ", ".join(map(str, self.first)) + (", ..." if self.count > len(self.first) else "")
+        return f"{self.count:,} empty {'line has' if self.count == 1 else 'lines have'} no answer: {numbers}"
 
 
 class Input(NamedTuple):
@@ -44,6 +70,7 @@ def read_inputs(
     format: Format = "auto",
     layouts: tuple[Layout, ...] = (),
     labels: Iterable[str] = (),
+    empty: EmptyLines | None = None,
 ) -> Iterator[Input]:
     """Yields the inputs in a file, a data set on the hub or lines, in the same formats as `read_examples`.
 
@@ -59,10 +86,11 @@ def read_inputs(
         layouts: layouts of the files of the model's task.
         labels: labels of a classifier. A text file is read as `label text` if all of its first lines begin with a
             label, and there are at least two different labels or at least `LEAST_LABELED` lines.
+        empty: counts the empty lines of texts.
     """
-    reading = Reading(encoding, format, layouts)
+    reading, empty = Reading(encoding, format, layouts), EmptyLines() if empty is None else empty
     if not isinstance(source, (str, Path)):
-        return _stream_inputs(source, form, columns, reading)
+        return _stream_inputs(source, form, columns, reading, empty)
     if form == "choices" and Path(source).is_dir():  # RACE's files
         files = choice_files(source)
         return (item for file in files for item in read_inputs(file, form, columns, encoding, format, layouts))
@@ -77,8 +105,10 @@ def read_inputs(
             return _sentences(itertools.chain(head, lines), columns, source, found == "csv")
     if found == "text" and format == "auto" and form == "pairs" and begin_with_labels(source, reading, labels):
         found = "label-text"
+    if found == "label-text" and form in ("pairs", "texts", "sources"):
+        return _labeled_inputs(reading.lines(source), source, empty)
     if found in ("text", "jsonl"):
-        return _line_inputs(reading.lines(source), form, columns, source)
+        return _line_inputs(reading.lines(source), form, columns, source, empty, only_json=found == "jsonl")
     if found == "json":
         return _json_inputs(source, form, columns, reading)
     return _row_inputs(source, Reading(encoding, found, layouts), form, columns)
@@ -98,7 +128,9 @@ def begin_with_labels(path: Path, reading: Reading, labels: Iterable[str]) -> bo
     return len(seen) > 1 or count >= LEAST_LABELED
 
 
-def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
+def _stream_inputs(
+    lines: Iterable[str], form: str, columns: Columns, reading: Reading, empty: EmptyLines
+) -> Iterator[Input]:
     """Yields the inputs in a stream of lines, such as standard input."""
     if reading.format not in ("auto", "text", "label-text", "jsonl"):
         raise ValueError(
@@ -107,13 +139,19 @@ def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: R
         )
     binary = getattr(lines, "buffer", None)
     lines = decoded_lines(binary, "the input", reading.encoding) if binary is not None else lines
-    if reading.format != "label-text":
-        return _line_inputs(lines, form, columns, "input")
-    return (
-        Input(label_and_text(line, f"input line {number}")["text"], f"input line {number}")
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    )
+    if reading.format == "label-text":
+        return _labeled_inputs(lines, "input", empty)
+    return _line_inputs(lines, form, columns, "input", empty, only_json=reading.format == "jsonl")
+
+
+def _labeled_inputs(lines: Iterable[str], path: str | Path, empty: EmptyLines) -> Iterator[Input]:
+    """Yields the texts of lines of `label text`."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{path} line {number}"
+            yield Input(label_and_text(line, where)["text"], where)
+        else:
+            empty.add(number)
 
 
 def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bool:
@@ -142,10 +180,15 @@ def read_line(
         return input_of(row, form, columns or Columns(), path, f"line {number}")
     if form in ("words", "texts", "sources") or "\t" not in line:
         return line
+    parts = line.split("\t")
     if form == "choices":
-        context, *choices = line.split("\t")
-        return context, choices
-    return tuple(line.split("\t", 1))
+        return parts[0], parts[1:]
+    if len(parts) > 2:
+        raise ValueError(
+            f"A line must have one text, or two with a tab between them. Received: {path} line {number} with "
+            f"{len(parts)}. Write tabs within texts in JSON, or name a table's format with --format tsv."
+        )
+    return tuple(parts)
 
 
 def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, place: str) -> str | tuple | list:
@@ -201,13 +244,20 @@ def _form_of(row: dict) -> str:
     return "questions" if "question" in row and "context" in row else "pairs"
 
 
-def _line_inputs(lines: Iterable[str], form: str, columns: Columns, path: str | Path) -> Iterator[Input]:
+def _line_inputs(
+    lines: Iterable[str], form: str, columns: Columns, path: str | Path, empty: EmptyLines, only_json: bool = False
+) -> Iterator[Input]:
+    """Yields the inputs in lines of text and of JSON. With `only_json`, a line of text is an error."""
     for number, line in enumerate(lines, start=1):
         line, where = line.removeprefix("\ufeff") if number == 1 else line, f"{path} line {number}"
         if line.lstrip().startswith("{"):
             for row in _parts(parsed_json(line, where), form, path):
                 yield Input(input_of(row, form, columns, path, f"line {number}"), where, row.get("id"))
-        elif line.strip():
+        elif not line.strip():
+            empty.add(number)
+        elif only_json:
+            raise ValueError(f"A line of JSONL must be an object. Received: {where} with {line.strip()!r:.60}.")
+        else:
             yield Input(read_line(line, number, form, path=path), where)
 
 

@@ -1,5 +1,6 @@
 """Finds the labels of training data, and checks that other examples have no other labels."""
 
+import math
 import re
 import warnings
 from collections import Counter
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from .examples import Examples
 
 MOST_LABELS = 12  # labels that are written with their counts
+FEW_EXAMPLES = 10  # with fewer, each may well have a label of its own
 
 
 def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
@@ -16,7 +18,8 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
     If all names are in `order`, they keep that order.
 
     Raises:
-        ValueError: if a classifier would have fewer than two labels (for kind "labels", none).
+        ValueError: if a classifier would have fewer than two labels (for kind "labels", none), or if labels of kind
+            "classes" that are not in `order` are scores: decimals, or one for each example.
     """
     if kind not in ("classes", "labels", "tags"):
         return None
@@ -28,6 +31,8 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
         )
     if names <= set(order):
         return [name for name in order if name in names]
+    if kind == "classes":
+        _check_no_scores(names, training.y, where)
     if kind == "tags" and all(name.isdecimal() for name in names):
         warnings.warn(
             f"Tags are numbers{where}: each of them, including 0, counts as an entity type in precision, recall and "
@@ -37,6 +42,31 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
     if kind == "tags":
         return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
     return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
+
+
+def _check_no_scores(names: set[str], labels: list[str], where: str) -> None:
+    """Raises a ValueError for labels that are numbers to predict, or different in every example."""
+    are_numbers = all(map(_is_number, names))
+    decimal = next((name for name in labels if not float(name).is_integer()), None) if are_numbers else None
+    if decimal is not None:
+        raise ValueError(
+            f"Labels of classes must be names or whole numbers. Received: {decimal}{where}. Did you mean --task score? "
+            "If the numbers are names, write them with a letter, such as v1.5."
+        )
+    if len(names) < len(labels) or len(labels) < FEW_EXAMPLES:
+        return
+    fix = "Did you mean --task score?" if are_numbers else "Name the column of labels with --columns.label."
+    raise ValueError(
+        f"Several examples must have the same label. Received: {len(labels):,} examples with {len(labels):,} labels"
+        f"{where}, such as {labels[0]!r:.40}. {fix}"
+    )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
 
 
 def counted_labels(names: Sequence[str], training: Examples) -> str:

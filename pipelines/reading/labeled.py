@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES, is_missing, name_of, written_out
+from .cells import LABEL_NAMES, PAIR_NAMES, QUOTED, TEXT_NAMES, is_missing, name_of, written_out
 from .tables import Reading, rows_of
 
 
@@ -161,9 +161,10 @@ def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, st
         value = row.get(name)
         if is_missing(value):
             raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
-        if isinstance(value, (list, dict)):
-            raise ValueError(f"Texts must be strings. Received: {where}, column {name!r}: {value!r:.60}.")
-        parts.append(str(value))
+        if not isinstance(value, str):
+            fix = f" {QUOTED}" if isinstance(value, (int, float)) else ""
+            raise ValueError(f"Texts must be strings. Received: {where}, column {name!r}: {value!r:.60}.{fix}")
+        parts.append(value)
     return parts[0] if columns.pair is None else tuple(parts)
 
 

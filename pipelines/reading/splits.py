@@ -73,7 +73,7 @@ def split_tenth(examples: Examples) -> tuple[Examples, Examples]:
     Returns: (the other examples, the tenth).
     """
     if len(examples) < 10:
-        raise ValueError(f"At least 10 examples are needed to split off a tenth. Received: {len(examples)} examples.")
+        raise ValueError(f"At least 10 examples are needed to split off a tenth. Received: {len(examples)}.")
     places = np.random.Generator(np.random.Philox(0)).integers(0, 10, len(examples) // 10)
     drawn = {10 * ten + int(place) for ten, place in enumerate(places)}
     parts: tuple[list[int], list[int]] = ([], [])

@@ -1,5 +1,6 @@
 """Reads rows of examples from tables, JSON, lines of text, and data sets on the hub."""
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class ColumnsRead:
-    """The columns of a table that are read. As text, a sentence for the user.
+    """The columns of a table that are read. As text, a sentence for the user, of which `described` is the end.
 
     Args:
         path: the table.
@@ -85,10 +86,15 @@ class ColumnsRead:
     label: str | None = None
     what: str = "label"
 
-    def __str__(self):
+    @property
+    def described(self) -> str:
+        """The columns without the table: "text in premise, hypothesis, label in gold"."""
         texts = ", ".join(map(_shown_column, self.texts))
         label = "" if self.label is None else f", {self.what} in {_shown_column(self.label)}"
-        return f"{self.path}: text in {texts}{label}"
+        return f"text in {texts}{label}"
+
+    def __str__(self):
+        return f"{self.path}: {self.described}"
 
 
 def _shown_column(name: str) -> str:
@@ -143,7 +149,7 @@ class Reading:
         if path.is_dir():
             raise IsADirectoryError(f"Examples must be in a file. Received: {path}, which is a folder. Give its file.")
         if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}.")
+            raise FileNotFoundError(no_file(path))
         if self.format != "auto":
             return self.format
         suffix = suffix_of(path)
@@ -168,6 +174,16 @@ class Reading:
         if names_columns(first.rstrip("\r\n").split("\t")):
             return "tsv"
         return layout.format if layout else plain
+
+
+def no_file(path: Path) -> str:
+    """The error message about a file that does not exist, with the file beside it that has the closest name."""
+    try:
+        names = [other.name for other in path.parent.iterdir() if other.is_file()]
+    except OSError:
+        return f"There is no file {path}, and no folder {path.parent}."
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"There is no file {path}." + (f" Did you mean {path.parent / close[0]}?" if close else "")
 
 
 def names_columns(cells: list[str]) -> bool:
@@ -243,15 +259,20 @@ def _json_rows(path: Path, format: Format, reading: Reading) -> Iterator[dict]:
         first = next((line for line in reading.lines(path) if line.strip()), "")
         format = "json" if first.strip() == "{" else format  # one object that spans several lines
     if format == "jsonl":
-        found = (value for _, value in jsonl_values(reading.lines(path), path))
+        found = jsonl_values(reading.lines(path), path)
     else:
-        found = json_values(reading.lines(path), path)
-        if len(found) == 1 and isinstance(found[0], dict) and isinstance(found[0].get("data"), list):
-            found = found[0]["data"]
-    for value in found:
+        values = json_values(reading.lines(path), path)
+        if len(values) == 1 and isinstance(values[0], dict) and isinstance(values[0].get("data"), list):
+            values = values[0]["data"]
+        found = enumerate(values, start=1)
+    place = "line" if format == "jsonl" else "item"
+    for number, value in found:
         for row in value if isinstance(value, list) else [value]:
             if not isinstance(row, dict):
-                raise ValueError(f"{path} must hold one JSON object per example. Received: {row!r:.60}.")
+                raise ValueError(
+                    f"{path} must hold one JSON object per example. Received: {place} {number} with {row!r:.60}. Write "
+                    '{"text": ...}, with the names of the columns.'
+                )
             yield row
 
 

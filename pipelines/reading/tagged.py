@@ -70,7 +70,7 @@ def _items(row: dict, name: str, path, number: int, what: str, is_table: bool) -
     """Returns the words or tags of a sentence, which are a list, or in a CSV or TSV file separated by spaces."""
     value = written_out(row.get(name))
     is_text = is_table and isinstance(value, str) and not value.lstrip().startswith("[")
-    items = value.split() if is_text else list_of(row, name, path, number, what)
+    items = value.split() if is_text else list_of(row, name, path, number, what, numbers=what == "tags")
     if what == "words":
         return items
     tags = [name_of(tag) for tag in items]

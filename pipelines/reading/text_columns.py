@@ -19,7 +19,7 @@ IDS = ("id", "_id", "idx", "index", "ids")
 
 @dataclass(frozen=True)
 class Searches(Examples):
-    """The queries of a collection in the form of BEIR. x are their texts, y the ids of the relevant documents.
+    """The queries of a collection in BEIR format. x are their texts, y the ids of the relevant documents.
 
     Args:
         collection: the documents and queries.
@@ -174,7 +174,7 @@ def expanded(examples: Examples, path: str | Path = "") -> Examples:
 def read_texts_or_searches(
     path: str | Path, columns: Columns, texts: tuple[str, ...], reading: Reading, limit: int | None, split: str = "test"
 ) -> Examples:
-    """Reads held-out examples: a folder in the form of BEIR, or a table."""
+    """Reads held-out examples: a folder in BEIR format, or a table."""
     if Path(path).is_dir() and is_beir(path):
         return read_searches(path, split, limit)
     return read_text_columns(path, columns, texts, reading, limit)

@@ -96,7 +96,7 @@ def exported_answers(folder: Path, options: Options) -> Answers:
         "QuestionAnswerer": best,
         "TextEmbedder": lambda texts: [{"vector": vector} for vector in answer(texts).tolist()],
         "SparseEmbedder": token_weights,
-        "Reranker": lambda pairs: [{"score": score} for score in answer(pairs).tolist()],
+        "Reranker": lambda pairs: scored(answer(pairs), model.labels or ()),
     }
     labels = model.labels or () if model.saved["export"].get("problem") == "classes" else ()
     chunk = options.batch_size * chunks_of(name)
@@ -107,6 +107,13 @@ def exported_answers(folder: Path, options: Options) -> Answers:
 def texts_lengths(tokenizer: Any) -> Callable[[list], np.ndarray]:
     """Returns a function from texts and pairs to their numbers of tokens."""
     return lambda inputs: longest_rows(tokenizer, [[x] for x in inputs])
+
+
+def scored(scores: np.ndarray, labels: Sequence) -> list[dict[str, Any]]:
+    """The answers of a reranker with scores (n,), or for several labels (n, labels)."""
+    if scores.ndim == 1:
+        return [{"score": score} for score in scores.tolist()]
+    return [{"scores": dict(zip(labels, row, strict=True))} for row in scores.tolist()]
 
 
 def weights_of(pairs: list[tuple]) -> dict[str, Any]:

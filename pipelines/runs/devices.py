@@ -1,9 +1,13 @@
 """Sets up the devices of a run, with one or more processes on one or more hosts."""
 
+import os
+
 import keras
 
-from kerasbert.backend import connect, parallel
+from kerasbert.backend import connect, device, parallel
 from kerasbert.backend.hosts import check_same, launched_processes
+
+from .outputs import counted
 
 
 def use_devices(devices: str | None) -> None:
@@ -37,3 +41,17 @@ def mesh_of(parts: int) -> keras.distribution.DeviceMesh:
             f"`tensor=NUMBER` must divide the number of devices. Received: tensor={parts} and {len(devices)} devices."
         )
     return keras.distribution.DeviceMesh((len(devices) // parts, parts), ("batch", "model"), devices)
+
+
+def described_device(count: int = 1) -> str:
+    """The device that a run computes on: "CPU, 2 cores", or "4 GPUs of compute capability 9.0".
+
+    Args:
+        count: number of devices that share a batch.
+    """
+    found = device()
+    if found.kind == "cpu":
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        return f"CPU, {counted(len(usable), 'core')}"
+    name = found.kind.upper() if count == 1 else f"{count} {found.kind.upper()}s"
+    return name if found.capability is None else f"{name} of compute capability {found.capability}"

@@ -67,7 +67,7 @@ class Objective(Options):
         if {len(texts) for texts in examples.x} != {2} or examples.y[0] is not None:
             raise ValueError(
                 "`mine_negatives` needs pairs of a query and a positive, without labels. Received: rows of "
-                f"{len(examples.x[0])} texts{'' if examples.y[0] is None else ' with labels'}."
+                f"{counted(len(examples.x[0]), 'text')}{'' if examples.y[0] is None else ' with labels'}."
             )
         if self.miner is None and kind == "rerank":
             raise ValueError("A reranker cannot find negatives. Received: --mine-negatives without --miner MODEL.")
@@ -92,8 +92,10 @@ class Objective(Options):
         """Returns the loss for examples of a kind, whose training has so many updates."""
         chosen = parsed_loss(self.loss) if self.loss is not None else default_loss(kind, examples)
         if isinstance(chosen, ScoreLoss) != (kind == "rerank"):
-            wanted = "a ScoreLoss" if kind == "rerank" else "a loss on vectors"
-            raise ValueError(f"--task {kind} needs {wanted}. Received: --loss {chosen.name}.")
+            what = "scores" if kind == "rerank" else "vectors"
+            raise ValueError(
+                f"--task {kind} needs a loss on {what}: {', '.join(losses_of(kind))}. Received: --loss {chosen.name}."
+            )
         if self.matryoshka and kind != "embed":
             raise ValueError(f"--matryoshka is for --task embed. Received: --task {kind}.")
         chosen = Matryoshka(chosen, self.matryoshka) if self.matryoshka else chosen
@@ -106,6 +108,14 @@ class Objective(Options):
 def model_class(kind: str) -> type:
     """The class of the models of a kind."""
     return getattr(kerasbert.tasks, KINDS[kind])
+
+
+def losses_of(kind: str) -> list[str]:
+    """The names of the losses for models of a kind: those on one score for rerankers, those on vectors for others."""
+    classes = [one for one in vars(kerasbert.retrieval).values() if isinstance(one, type) and issubclass(one, Loss)]
+    classes = [one for one in classes if issubclass(one, ScoreLoss) == (kind == "rerank")]
+    bases = (Loss, ScoreLoss)
+    return sorted(one.__name__ for one in classes if one not in bases and not getattr(one, "of_classes", False))
 
 
 def kind_of_texts(model: Any) -> str | None:
@@ -198,13 +208,13 @@ def _config(node: ast.expr) -> Any:
         raise _NotALoss from None
 
 
-def shown(loss: Loss) -> str:
-    """A loss as text, with the options that differ from their defaults."""
+def shown(loss: Loss, whole: bool = False) -> str:
+    """A loss as text, with the options that differ from their defaults; if `whole`, with all that are not None."""
     parts = []
     for name, value in vars(loss).items():
-        default = type(loss).__dataclass_fields__[name].default
+        default = None if whole else type(loss).__dataclass_fields__[name].default
         if value != default:
-            parts.append(f"{name}={shown(value) if isinstance(value, Loss) else repr(value)}")
+            parts.append(f"{name}={shown(value, whole) if isinstance(value, Loss) else repr(value)}")
     return f"{loss.name}({', '.join(parts)})" if parts else loss.name
 
 

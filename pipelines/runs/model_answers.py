@@ -23,7 +23,7 @@ from kerasbert.tasks import (
     TokenClassifier,
 )
 
-from .answers import Answers, Options, chunks_of, texts_lengths, weights_of
+from .answers import Answers, Options, chunks_of, scored, texts_lengths, weights_of
 from .cutting import longest_choices
 from .task_models import longest_row, reader_of
 
@@ -99,7 +99,7 @@ def answerer(model, options: Options) -> Callable[[list], list[dict]]:
         TextEmbedder: lambda texts: [{"vector": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
         SparseEmbedder: token_weights,
         MultiVectorEmbedder: lambda texts: [{"vectors": v.tolist()} for v in model.embed(texts, batch_size=batch_size)],
-        Reranker: lambda pairs: [{"score": score} for score in model.score(pairs, batch_size=batch_size).tolist()],
+        Reranker: lambda pairs: scored(model.score(pairs, batch_size=batch_size), model.labels),
         NextToken: written,
     }
     return next(function for cls, function in functions.items() if isinstance(model, cls))

@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, metadata_load, try_to_load_from_cache
 
 import kerasbert
 from kerasbert import metrics
-from kerasbert.checkpoints.folder import find_folder
+from kerasbert.checkpoints.folder import find_folder, shipped_folder
 from kerasbert.checkpoints.model_card import Description, card
 from kerasbert.data.text.files import write_text
 
@@ -33,6 +33,9 @@ METRICS = {
 }
 INHERITED = ("language", "license", "license_name", "license_link")
 PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
+ONE_F1 = r"(?<!macro_)(?<!micro_)f1(_deviation)?$"
+# The code of a card is run in any folder.
+PLACE = "Replace `{name}` by the path of this folder, unless you run the code beside it."
 
 
 @dataclass(frozen=True)
@@ -70,25 +73,28 @@ def write_card(
 ) -> None:
     """Writes a model card: what the model is for, how to use it, its scores on each data set, and how it was trained.
 
-    Curves of the training in the folder are shown. Settings that were left at None, False or empty are not listed.
+    Curves of the training in the folder are shown. Settings that were left at None, False or empty are not listed. The
+    scores of examples that were also trained on are not in the metadata, which the Hub compares with those of others.
 
     Args:
         folder: folder of the model. The card is its README.md.
-        title: what the model is.
+        title: the beginning of a sentence about what the model is.
         data: what it was trained on.
         recipe: how it was trained.
         scores: scores that do not belong to a single data set.
         description: see `describe`.
         measured: the data sets that it was evaluated on.
         log: the last values in the log of the training.
-        start: the model that training started from, or "" for random weights. The card has its license and language.
+        start: the model that training started from, or "" for random weights. The card has its license and language,
+            and points to its limits.
     """
     folder = Path(folder)
     name, labels = folder.resolve().name, description.labels
-    evaluation = [*_evaluation(measured, description), *_table("metric", scores)]
-    if not evaluation:
-        unknown = "It has not been evaluated on held-out data."
-        description = dataclasses.replace(description, limits=(*description.limits, unknown))
+    evaluation = [*_evaluation(measured, description), *_table("metric", _of_label(scores, description))]
+    limits = [*description.limits, *_limits_of(start)]
+    limits += [] if evaluation else ["It has not been evaluated on held-out data."]
+    usage = f"{PLACE}\n\n{description.usage}"
+    description = dataclasses.replace(description, limits=tuple(limits), usage=usage)
     curves = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/curves.png"))[:1]
     training = [f"![Loss and scores during training]({curve})\n" for curve in curves] + _table("setting", recipe)[1:]
     training += _table("at the end", log or {})
@@ -106,9 +112,9 @@ def write_card(
         title,
         description,
         sections,
-        base_model=start.removeprefix("hf://") if start.startswith("hf://") else None,
+        base_model=_base_of(start),
         datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
-        eval_results=_results(measured, description.task),
+        eval_results=_results(measured, description),
         **inherited,
     )
     write_text(folder / "README.md", text)
@@ -123,32 +129,77 @@ def _license(inherited: dict, start: str) -> list[str]:
 
 def _inherited(start: str) -> dict:
     """License and languages of the model that training started from, as far as its own card says so."""
+    known = _metadata_of(start)
+    return {name: known[name] for name in INHERITED if name in known}
+
+
+def _metadata_of(start: str) -> dict:
+    """The metadata of the card of the model that training started from; {} if there are none."""
     from yaml import YAMLError  # a dependency of huggingface_hub, which reads the metadata
 
+    found = _card_of(start)
+    try:
+        known = None if found is None else metadata_load(found)
+    except (OSError, ValueError, YAMLError):  # there is no metadata in it
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _card_of(start: str) -> Path | None:
+    """The card of the model that training started from, or None if it has none."""
     try:
         if start.startswith("hf://"):  # its card was downloaded with the model
             found = try_to_load_from_cache(start.removeprefix("hf://"), "README.md")
         else:
             found = find_folder(start) / "README.md" if start else None
-        known = metadata_load(found) if isinstance(found, (str, Path)) else None
-    except (OSError, ValueError, YAMLError):  # there is no such folder any more, no card, or no metadata in it
-        return {}
-    return {name: known[name] for name in INHERITED if name in known} if isinstance(known, dict) else {}
+    except (OSError, ValueError):  # there is no such folder any more
+        return None
+    found = Path(found) if isinstance(found, (str, Path)) else None
+    return found if found is not None and found.is_file() else None
 
 
-def _results(measured: Sequence[Measured], task: str | None) -> list[EvalResult]:
-    """The scores in the form of the Hub, for models with a task there."""
+def _limits_of(start: str) -> list[str]:
+    """A sentence about the limits of the model that training started from, if its card has a section of them."""
+    found = _card_of(start)
+    if found is None or not re.search(r"^#+ +Limit", found.read_text(encoding="utf-8", errors="replace"), re.MULTILINE):
+        return []
+    name = public(start).removeprefix("hf://")
+    where = f"on https://huggingface.co/{name}" if start.startswith("hf://") else "in the README.md of that model"
+    return [f"It inherits the limits of `{name}`, which are {where}."]
+
+
+def _base_of(start: str) -> str | list[str] | None:
+    """The name under which others know the model that training started from, or what that one started from.
+
+    It is a name on the Hub, or of a model that comes with kerasbert. The name of any other folder means nothing to
+    others, or another model.
+    """
+    if start.startswith("hf://"):
+        return start.removeprefix("hf://")
+    found = _card_of(start)
+    if found is None:
+        return None
+    shipped = shipped_folder(found.parent.resolve().name)
+    if shipped is not None and shipped.samefile(found.parent):
+        return shipped.name
+    base = _metadata_of(start).get("base_model")
+    return base if isinstance(base, (str, list)) else None
+
+
+def _results(measured: Sequence[Measured], description: Description) -> list[EvalResult]:
+    """The scores in the form of the Hub, for models with a task there, on examples that were not trained on."""
+    task = description.task
     return [
         EvalResult(
             task,
             metric_type=METRICS.get(score, score),
-            metric_name=score,
+            metric_name=name,
             metric_value=value,
             **_data_set(each.source),
         )
         for each in measured
-        for score, value in each.scores.items()
-        if task and value is not None
+        for (score, value), name in zip(each.scores.items(), _of_label(each.scores, description), strict=True)
+        if task and value is not None and not each.repeated
     ]
 
 
@@ -178,7 +229,7 @@ def _evaluation(measured: Sequence[Measured], description: Description) -> list[
         baseline = _baseline(each.expected) if "accuracy" in each.scores and description.labels else {}
         lines += ["", f"### {public(each.source)}{count}"]
         if each.repeated:
-            lines += ["", f"{each.repeated:,} of these examples are also in the training data."]
+            lines += ["", _said_repeated(each.repeated)]
         lines += _table("metric", _of_label(each.scores, description) | baseline)
         lines += _one_sided(description, each.answers)
         if description.labels and each.expected:
@@ -186,11 +237,19 @@ def _evaluation(measured: Sequence[Measured], description: Description) -> list[
     return lines
 
 
+def _said_repeated(count: int) -> str:
+    return (
+        f"{count:,} of these examples {'is' if count == 1 else 'are'} also in the training data, so these scores do "
+        "not show how well the model does on new ones."
+    )
+
+
 def _of_label(scores: dict, description: Description) -> dict:
-    """Says in the name of an F1 with two labels which of them it is about: the second one."""
+    """Says in the names of F1 scores with two labels which of them they are about: the second one."""
     if description.task != "text-classification" or len(description.labels) != 2:
         return scores
-    return {f"f1 of `{description.labels[1]}`" if name == "f1" else name: value for name, value in scores.items()}
+    its = f" of `{description.labels[1]}`"  # "f1", "de_f1" and "f1_deviation", but not "macro_f1"
+    return {name + its if re.search(ONE_F1, name) else name: value for name, value in scores.items()}
 
 
 def _one_sided(description: Description, answers: Sequence | None) -> list[str]:

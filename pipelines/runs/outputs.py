@@ -78,9 +78,9 @@ def cleaning_up() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def counted(number: int, what: str) -> str:
-    """Writes a number of things: "1 example", "2,000 examples"."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def counted(number: int, what: str, several: str = "") -> str:
+    """Writes a number of things: "1 example", "2,000 examples". `several` is the plural that is not formed by an s."""
+    return f"{number:,} {what if number == 1 else several or f'{what}s'}"
 
 
 def score_table(scores: dict) -> str:

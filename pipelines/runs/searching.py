@@ -1,4 +1,4 @@
-"""Evaluation on collections in the form of BEIR, with one stage or two."""
+"""Evaluation on collections in BEIR format, with one stage or two."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +83,7 @@ def score_searches(
 ) -> tuple[dict[str, float], list[tuple[Searches, list]]]:
     """Searches collections. Returns the scores of all, and the queries of each with their answers."""
     if not sources:
-        raise ValueError(f"--task {RETRIEVAL} needs folders in the form of BEIR. Received: no --data.")
+        raise ValueError(f"--task {RETRIEVAL} needs folders in BEIR format. Received: no --data.")
     examples = {name: read_searches(path, stages.split) for name, path in sources.items()}
     first, second = stages_of(model, stages)
     scores, answers = {}, []

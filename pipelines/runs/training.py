@@ -44,6 +44,7 @@ from .building import (
     rematerialize,
     unigram_loss,
 )
+from .devices import described_device
 from .model_card import Measured, without_folders, write_card
 from .outputs import check_model_folder
 from .run_folders import claim_folder, record_of
@@ -320,16 +321,23 @@ def _write_card(run: Run, folder: Path, last: dict, stopped: RunStopped | None) 
     log, unseen = {**last, "unigram_loss": run.entropy}, run.unseen
     held_out = [name for name in log if unseen and (name.startswith("val_") or name == "below_unigram")]
     scores = {name.removeprefix("val_"): log.pop(name) for name in held_out}
-    measured = [Measured(", ".join(unseen), scores)] if unseen and scores else []
+    known = {text.fingerprint for text in run.corpora.values()}
+    repeated = sum(text.num_documents for text in (unseen or {}).values() if text.fingerprint in known)
+    measured = [Measured(", ".join(unseen), scores, repeated=repeated)] if unseen and scores else []
     steps = {"steps done": f"{stopped.step:,} of {len(run.batches):,}"} if stopped else {}
     write_card(
         folder,
-        f"{type(run.model.backbone).__name__} pretrained with {type(run.model).__name__}",
+        f"This model was pretrained with the objective {type(run.model).__name__}",
         data={
             "sources": {name: [text.summary.get("sources"), text.fingerprint] for name, text in run.corpora.items()},
             "tokens": sum(text.num_tokens for text in run.corpora.values()),
         },
-        recipe={**steps, "steps": run.recipe.steps, **tree.flat(run.record["recipe"])},
+        recipe={
+            **steps,
+            "steps": run.recipe.steps,
+            **tree.flat(run.record["recipe"]),
+            "device": described_device(run.devices),
+        },
         scores={},
         description=describe(run.model),
         measured=measured,

@@ -9,6 +9,9 @@ import numpy as np
 from kerasbert.data.text.files import written_whole
 from kerasbert.retrieval.search import is_sparse
 
+from ..reading.tables import no_file
+from .outputs import counted
+
 
 def write_vectors(path: Path, vectors: Any) -> None:
     """Writes vectors: numpy (n, m), scipy CSR (n, m), or a list of arrays (tokens, m)."""
@@ -40,7 +43,7 @@ def read_vectors(path: Path, count: int) -> Any:
         ValueError: if it is not a file of vectors, or has vectors of another number of texts.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}. Write it with kerasbert embed.")
+        raise FileNotFoundError(f"{no_file(path)} Write it with kerasbert embed.")
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _read_archive(path)
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
@@ -48,8 +51,8 @@ def read_vectors(path: Path, count: int) -> Any:
     number = len(found) if isinstance(found, list) else found.shape[0]
     if number != count:
         raise ValueError(
-            f"Every document needs a vector. Received: {count:,} documents, and {path} with {number:,} vectors. Write "
-            "it again with kerasbert embed."
+            f"Every document needs a vector. Received: {counted(count, 'document')}, and {path} with "
+            f"{counted(number, 'vector')}. Write it again with kerasbert embed."
         )
     return found
 

@@ -171,7 +171,7 @@ def test_commands_with_output_are_those_that_ran():
     ran = 0
     for path, text in PAGES.items():
         hidden = re.findall(
-            r"((?:.*\n){5})```\{code-cell\} python\n:tags: \[remove-input\]\n!(.*?)(?: \| cat)?\n", text
+            r"((?:.*\n){5})```\{code-cell\} python\n:tags: \[remove-input\]\n!((?:.*\\\n)*.*?)(?: \| cat)?\n", text
         )
         for before, command in hidden:
             ran += 1

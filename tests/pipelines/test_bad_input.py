@@ -28,6 +28,9 @@ LINES = {
         ('{"text": "x", "label": NaN}', "file.jsonl row 1 without 'label'"),
         ('{"text": "x", "label": "1"}\n{"text": "x"}', "file.jsonl row 2 without 'label'"),
         ('{"text": ["x"], "label": "1"}', "Texts must be strings. Received: .*row 1, column 'text'"),
+        ('{"text": 5, "label": "1"}', "must be strings. Received: .*row 1, column 'text': 5. Put numbers that are"),
+        ('{"text": "x", "label": "1"}\n\n[2, 3]', "one JSON object per example. Received: line 3 with 2. Write {"),
+        ('{"data": [{"text": "x", "label": "1"}, "y"]}', "one JSON object per example. Received: item 2 with 'y'."),
         ('{"text": "x", "label": "1"}\n{"text"', "file.jsonl line 2 is not valid JSON"),
         ('{"text": "x", "label": ["a", "b"]}', "A label must be one name. Received: .*row 1.*--task labels"),
         ('label,text\n1,"a\n0,b\n', "file.csv is not valid CSV: unexpected end of data, at line 3. .*closed"),
@@ -48,6 +51,7 @@ LINES = {
         ('{"tokens": "a b", "tags": "O O"}', "needs words, a list, in 'tokens'. Received: .*row 1 with 'a b'"),
         ('{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a"]}', "needs tags, a list.* row 2 with None"),
         ('{"tokens": ["a", null], "tags": ["O", "O"]}', "needs words.* row 1"),
+        ('{"tokens": ["a", 7], "tags": [0, 1]}', r"needs words, a list, .* row 1 with \['a', 7\]"),
     ],
     "questions": [
         (squad(question(answers=[{"answer_start": 7}])), "An answer needs a text. Received: .*file.json question 7"),
@@ -58,6 +62,7 @@ LINES = {
         (squad({"question": "who", "answers": []}), "a unique id. Received: .*no id in"),
         (json.dumps({"data": [{"title": "x"}]}), "list of paragraphs. Received: .*file.json article 0"),
         (json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}), "list of questions, qas. Received: .*article 0"),
+        ('{"question": 3, "context": "a", "answers": ["a"]}', "needs a question in 'question'.*row 1 with 3. Put"),
         ('{"question": "q", "answers": ["a"]}', "The column of .*file.jsonl that holds the contexts"),
         ('{"question": "q", "context": null, "answer": "a"}', "needs a context in 'context'.*row 1 without it"),
         ('{"question": "q", "context": "a", "answers": {"answer_start": [0]}}', "texts of answers.*row 1"),
@@ -80,6 +85,7 @@ LINES = {
         ('{"source": "a", "target": "b"}\n{"source": "a"}', "needs a target in 'target'.*row 2 without it"),
         ('{"source": " ", "target": "b"}', "needs a source in 'source'.*row 1 without it"),
         ('{"source": "a", "target": []}', r"needs a target.*row 1 with \[\]"),
+        ('{"source": 2, "target": 3}', "needs a source in 'source'.*row 1 with 2. Put numbers that are texts"),
         ('{"translation": {"de": "a", "en": "b"}}\n{"translation": {"de": "a"}}', "needs a target in 'en'.*row 2"),
     ],
 }  # fmt: skip
@@ -136,8 +142,8 @@ def test_pairs_of_files(tmp_path):
 
 
 def test_what_is_not_wrong(tmp_path):
-    """Numbers are texts, a mark at the start of a file is none, and answers come in four forms."""
-    assert read_examples("classes", written(tmp_path, '{"text": 5, "label": 1}')).x == ["5"]
+    """Numbers in a CSV file are texts, a mark at the start of a file is none, and answers come in four forms."""
+    assert read_examples("classes", written(tmp_path, "text,label\n5,1\n")).x == ["5"]
     assert read_examples("classes", written(tmp_path, "\ufefftext,label\na,1\n")).x == ["a"]
     assert read_examples("choices", written(tmp_path, '{"question": "q", "choices": ["a", "b"], "label": 1.0}')).y == [
         1

@@ -9,11 +9,14 @@ import pytest
 
 import kerasbert
 from kerasbert.tasks import TextClassifier
+from kerasbert.training import read_log
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
 from pipelines.reading.examples import Examples, read_examples
 from pipelines.reading.label_names import check_labels, label_names
+from pipelines.runs.devices import described_device
+from pipelines.runs.facts import OPTIMIZER
 from pipelines.runs.finetuning import summary
 from pipelines.runs.scores import classification_scores, regression_scores
 from pipelines.runs.task_options import Optimizer, Start, Training
@@ -43,11 +46,24 @@ def test_finetuning_learns_and_reports(fine_tuned, labeled_file):
     stored = json.loads((output / "metrics.json").read_text())
     assert stored["runs"] == metrics["runs"] and stored["recipe"]["learning_rate"] == 1e-2
     card = (output / "README.md").read_text()
-    assert (
-        "| accuracy | 1 |" in card and "# animals\n\nText classifier fine-tuned from model: a Bert model with" in card
-    )
-    assert f"{len(read_examples('classes', labeled_file))} of these examples are also in the training data." in card
+    assert "| accuracy | 1 |" in card and "# animals\n\nThis is a text classifier, fine-tuned from `model`: a" in card
+    assert f"{len(read_examples('classes', labeled_file))} of these examples are also in the training data, so" in card
+    assert "model-index" not in card
     assert kerasbert.load(output).labels == ["cat", "dog"]
+
+
+def test_the_card_says_how_to_repeat_the_training(fine_tuned):
+    """Of 24 examples in batches of 8, in 30 epochs."""
+    card = (fine_tuned[0] / "README.md").read_text()
+    data, training = card.partition("## Data\n")[2].split("## Training\n")
+    for row in ("examples | 24", "columns | text in sentence, label in label", "labels | cat 12, dog 12"):
+        assert f"| {row} |\n" in data
+    rows = ("seeds | 0, 1; this is the model of seed 0", "updates | 90", "learning_rate | 0.01", "max_length | 16")
+    for row in (*rows, "dtype | float32", f"optimizer | {OPTIMIZER}"):
+        assert f"| {row} |\n" in training
+    last = read_log(fine_tuned[0] / "logs" / "seed_0")[-1]
+    assert f"| minutes | {round(last['seconds'] / 60, 2):g} |\n" in training
+    assert f"| device | {described_device()} |\n" in training
 
 
 def test_evaluation_gives_the_same_scores(fine_tuned, labeled_file, tmp_path):
@@ -69,9 +85,28 @@ def test_evaluation_of_a_language_model(finished_run, corpora):
         evaluate(str(run / "model"))
 
 
-def test_predictions_of_a_classifier(fine_tuned, tmp_path):
+def test_inputs_without_a_text(fine_tuned, tmp_path, monkeypatch):
+    """An answer for each text, or an error: an earlier file of answers stays."""
+    for texts, found in ((("the cat sat", ""), "'', as text 2"), ((" ",), "' ', as text 1")):
+        with pytest.raises(ValueError, match=f"Texts must not be empty. Received: {found}. Leave it out."):
+            predict(str(fine_tuned[0]), texts=texts)
+    (tmp_path / "out.jsonl").write_text("earlier")
+    for name, content in (("a.txt", ""), ("b.txt", "\n \n"), ("c.csv", "text\n"), ("d.jsonl", "")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=f"a line or a row to answer. Received: .*{name} without any."):
+            predict(str(fine_tuned[0]), str(tmp_path / name), tmp_path / "out.jsonl")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(ValueError, match="a line or a row to answer. Received: standard input without any."):
+        predict(str(fine_tuned[0]))
+    assert (tmp_path / "out.jsonl").read_text() == "earlier"
+    with pytest.raises(ValueError, match="Inputs are texts, or a file. Received: 1 text and --input a.txt."):
+        predict(str(fine_tuned[0]), "a.txt", texts=("a",))
+
+
+def test_predictions_of_a_classifier(fine_tuned, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("the cat sat 3\n\nthe dog sat 4\nthe cat\tran\n")
     predict(str(fine_tuned[0]), tmp_path / "in.txt", tmp_path / "out.jsonl")
+    assert capsys.readouterr().err == "1 empty line has no answer: 2\n"
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [answer["input"] for answer in answers] == ["the cat sat 3", "the dog sat 4", ["the cat", "ran"]]
     assert [answer["label"] for answer in answers[:2]] == ["cat", "dog"]
@@ -116,6 +151,38 @@ def test_one_class_is_told_with_its_file(tmp_path):
     with pytest.raises(ValueError, match=r"two or more labels. Received: \['1'\] in .*a.csv. Add examples"):
         finetune("model", str(tmp_path / "a.csv"), tmp_path)
     assert label_names("classes", Examples(["a", "b"], ["--1", "1"])) == ["--1", "1"]
+
+
+def test_scores_are_no_classes(tmp_path):
+    """A number to predict would else become a class for each of its values."""
+
+    def written(labels):
+        rows = "".join(f"text {n},{label}\n" for n, label in enumerate(labels))
+        (tmp_path / "score.csv").write_text(f"text,label\n{rows}")
+        return str(tmp_path / "score.csv")
+
+    for labels, message in (
+        (
+            [n / 4 for n in range(12)] * 2,
+            r"names or whole numbers. Received: 0.25 in .*score.csv. Did you mean --task score\?",
+        ),
+        (["-1", "1e-3"], r"Received: 1e-3 in .*score.csv. Did you mean --task score\? .* with a letter, such as v1.5."),
+        (
+            range(10),
+            r"the same label. Received: 10 examples with 10 labels in .*, such as '0'. Did you mean --task score",
+        ),
+        ("abcdefghij", r"Received: 10 examples with 10 labels in .*, such as 'a'. Name the column .* --columns.label."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            finetune("model", written(labels), tmp_path / "out")
+
+    def of(labels, **options):
+        return label_names("classes", Examples(labels, labels), **options)
+
+    assert of(["1", "2", "v1.5"]) == ["1", "2", "v1.5"] and of(["3", "2", "2"]) == ["2", "3"]
+    assert of(list("012345678")) == list("012345678")  # of few examples, each may well have a label of its own
+    assert of(["0.5", "1"], order=("1", "0.5")) == ["1", "0.5"]  # the labels of a known task
+    assert label_names("labels", Examples(["a"] * 2, [["0.5"], ["1"]])) == ["0.5", "1"]
 
 
 def test_predictions_of_masks(finished_run, monkeypatch, capsys):

@@ -13,6 +13,7 @@ from kerasbert.data import Corpus
 from pipelines.pretrain import pretrain
 from pipelines.recipes.recipe import find_recipe
 from pipelines.runs.building import make_batches
+from pipelines.runs.devices import described_device
 from pipelines.runs.training import report_interval
 from pipelines.train_tokenizer import train_tokenizer
 from tests.pipelines.conftest import SETTINGS
@@ -48,6 +49,16 @@ def test_a_run_leaves_logs_curves_and_a_model(finished_run, corpora):
     assert model.backbone.config.vocabulary_size == model.tokenizer.vocabulary_size == 90
     card = (run / "model" / "README.md").read_text()
     assert "| steps | 4 |" in card and "unigram_loss" in card and "text.txt" in card and "| val_" not in card
+    assert "# model\n\nThis model was pretrained with the objective MaskedLM: a" in card
+    assert f"| device | {described_device()} |" in card and "name: perplexity" in card
+
+
+def test_scores_on_the_text_of_training_are_no_results(corpora, tmp_path):
+    pretrain(corpora[0], tmp_path / "run", held_out=corpora[0], report_every=4, set=SETTINGS)
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    documents = Corpus.open(corpora[0]).num_documents
+    assert f"{documents} of these examples are also in the training data, so these scores" in card
+    assert "model-index" not in card
 
 
 @pytest.mark.optimized

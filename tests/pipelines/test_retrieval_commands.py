@@ -17,6 +17,7 @@ from pipelines.embed import embed
 from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.mine import Rules, mine
+from pipelines.predict import predict
 from pipelines.reading.documents import read_documents
 from pipelines.reading.examples import Examples
 from pipelines.reading.labeled import Columns
@@ -99,7 +100,20 @@ def test_an_embedder_learns_to_search(tuned, model, collection, capsys):
     assert rows[3]["input"] == PAIRS[3][0] and rows[3]["expected"] == ["d3"] and len(rows[3]["answer"]) == 10
     log = (output / "logs" / "seed_0").glob("*.csv")
     assert "val_ndcg@10" in next(log).read_text()
-    assert "ndcg@10" in (output / "README.md").read_text()
+    card = (output / "README.md").read_text()
+    assert "ndcg@10" in card
+    loss = "Matryoshka(loss=MultipleNegatives(scale=20.0, similarity='cosine', directions=('query_to_doc',), "
+    loss += "partition='joint', hardness_strength=0.0, mask_duplicates=True), dims=(16, 8))"
+    rows = (
+        "width of vectors | 16",
+        "pooling | mean",
+        "similarity | cosine",
+        "max_length | 16",
+        "seed | 0",
+        "updates | 32",
+    )
+    for row in (*rows, f"loss | {loss}", "columns | text in query, positive"):
+        assert f"| {row} |\n" in card
 
 
 def test_stages_of_an_evaluation(tuned, collection, tmp_path):
@@ -115,7 +129,7 @@ def test_stages_of_an_evaluation(tuned, collection, tmp_path):
     assert set(rows[0]["answer"]) == set(found["q0"]) and two["accuracy@10"] == 1.0
     with pytest.raises(ValueError, match="is a first stage. Received: --model bm25 --first-stage"):
         evaluate("bm25", (str(collection),), task="retrieval", stages=Stages(first_stage=str(tuned[0])))
-    with pytest.raises(ValueError, match="--task retrieval needs folders in the form of BEIR. Received: no --data"):
+    with pytest.raises(ValueError, match="--task retrieval needs folders in BEIR format. Received: no --data"):
         evaluate("bm25", task="retrieval")
     with pytest.raises(ValueError, match="Received: --first-stage, --top-k without --task retrieval. Add --task retr"):
         evaluate(str(tuned[0]), (str(collection),), stages=stages)
@@ -198,6 +212,7 @@ def test_losses_as_text():
     assert parsed_loss(nested) == Matryoshka(CoSENT(5.0), (8, 4), (1.0, 0.5))
     assert parsed_loss(shown(parsed_loss(nested))) == parsed_loss(nested)
     assert shown(CoSENT()) == "CoSENT"
+    assert shown(CoSENT(), whole=True) == "CoSENT(scale=20.0, similarity='cosine')"
     for text in ("CoSENT(", "__import__('os').system('ls')", "CoSENT(1, 2)", "f(x=y.z)", "CoSENT(**{})", ""):
         with pytest.raises(ValueError, match="A loss is written as in Python"):
             parsed_loss(text)
@@ -230,8 +245,11 @@ def test_losses_for_columns():
         chosen("embed", ("a", "b", "c"), [[1.0, 0.0]] * 2)
     sparse = Objective().loss_for("sparse", Examples([("a", "b")], [None]), 30)
     assert sparse == Splade(MultipleNegatives(scale=1.0, similarity="dot"), warmup=10)
-    with pytest.raises(ValueError, match="--task embed needs a loss on vectors. Received: --loss ListNet"):
-        Objective(loss="ListNet").loss_for("embed", Examples([("a", "b")], [None]), 1)
+    vectors = "needs a loss on vectors: AdaptiveLayer, AnglE, .*, Triplet. Received: --loss ListNet"
+    scores = "needs a loss on scores: ADRMSE, BinaryCrossEntropy, LambdaLoss, .*, ScoreMarginMSE. Received: --loss GIST"
+    for kind, loss, message in (("embed", "ListNet", vectors), ("rerank", "GIST()", scores)):
+        with pytest.raises(ValueError, match=f"--task {kind} {message}"):
+            Objective(loss=loss).loss_for(kind, Examples([("a", "b")], [None]), 1)
     with pytest.raises(ValueError, match="--matryoshka is for --task embed"):
         Objective(matryoshka=(4,)).loss_for("multivector", Examples([("a", "b")], [None]), 1)
 
@@ -452,3 +470,18 @@ def test_models_that_are_no_rerankers(model, pairs, tmp_path):
             find(str(documents), reranker=wrong, queries=("a",))
         with pytest.raises(ValueError, match=message):
             mine(pairs, model, tmp_path / "mined.jsonl", reranker=wrong)
+
+
+def test_answers_of_rerankers(model, tmp_path, capsys):
+    """One score for a pair; of a reranker of classes, a score for each label."""
+    for labels, folder in ((1, tmp_path / "one"), (["no", "yes"], tmp_path / "two")):
+        with pytest.warns(UserWarning, match="new head"):
+            reranker = Reranker.from_preset(model, labels=labels)
+        reranker.save_to_preset(folder)
+        predict(str(folder), texts=("what is balu\tbalu is a word",))
+        answer = json.loads(capsys.readouterr().out)
+        expected = reranker.score(("what is balu", "balu is a word"))
+        if labels == 1:
+            assert answer["score"] == pytest.approx(float(expected), rel=1e-5)
+        else:
+            assert answer["scores"] == pytest.approx({"no": expected[0], "yes": expected[1]}, rel=1e-5)

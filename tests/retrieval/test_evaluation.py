@@ -1,4 +1,4 @@
-"""Evaluation of search on collections in the form of BEIR: files, stages, and what is refused."""
+"""Evaluation of search on collections in BEIR format: files, stages, and what is refused."""
 
 import gzip
 import json

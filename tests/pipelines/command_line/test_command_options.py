@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from kerasbert import command_line
-from pipelines.command_line.command import Command, Commands
+from pipelines.command_line.command import Command, Commands, with_option_names
 from pipelines.command_line.mistakes import repeated_option
 from pipelines.command_line.options import option_types
 from pipelines.runs.task_options import Optimizer
@@ -167,6 +167,42 @@ def test_a_mistake_is_one_line_that_names_it(ended, typed, message):
     assert errors.endswith(" `kerasbert build --help` lists the options.\n")
 
 
+@pytest.mark.parametrize(
+    "name, arguments, option",
+    [
+        ("finetune", ["m", "--data", "x.csv", "--output", ""], "--output"),
+        ("finetune", ["m", "--data=x.csv", "--output="], "--output"),
+        ("finetune", ["m", "--held-out", "a.csv", ""], "--held-out"),
+        ("pretrain", ["--corpus", "c", "--run", " "], "--run"),
+        ("search", ["", "--documents", "x.txt"], "--queries"),
+        ("predict", ["m", "a text", ""], "--texts"),
+        ("info", [""], "--subject"),
+    ],
+)
+def test_options_are_not_empty(ended, main_of, name, arguments, option):
+    """An empty path would be the current folder."""
+    code, printed, errors = ended(main_of(name), arguments, f"kerasbert {name}")
+    value = " " if " " in arguments else ""
+    assert (code, printed) == (2, "")
+    assert errors.startswith(f"{option} must not be empty. Received: {value!r}. Leave it out, or give a value.")
+
+
+def test_texts_that_are_empty_by_default_may_be_empty():
+    from pipelines.predict import main
+
+    assert main.parse(["m", "a", "--prefix", ""], "kerasbert predict")["prefix"] == ""
+
+
+def test_errors_name_options(ended, main_of):
+    """Not the arguments of the function in Python."""
+    code, _, _ = ended(main_of("finetune"), ["m", "--data", "x.csv", "--learning-rate", "0"], "kerasbert finetune")
+    assert code == "--learning-rate must be above 0. Received: 0.0."
+    said = with_option_names(
+        "`batch_size` and `lora.rank`, but `from_preset` and `--output`.", {"batch_size", "lora.rank"}
+    )
+    assert said == "--batch-size and --lora.rank, but `from_preset` and `--output`."
+
+
 def test_groups_must_fit_their_function():
     with pytest.raises(AssertionError, match="groups of build"):
         Command(build, groups={"stones": ("source", "brick")}).options()
@@ -227,6 +263,7 @@ def test_several_values_of_an_option_stay_with_it():
         ("predict", ["m", "--top", "-1"]),
         ("finetune", ["--model", "m", "--max-length", "0"]),
         ("finetune", ["--model", "m", "--epochs", "0"]),
+        ("finetune", ["--model", "m", "--lora.rank", "0"]),
         ("evaluate", ["--model", "m", "--batch-size", "-3"]),
         ("info", ["bert_base", "--length", "0"]),
         ("prepare_corpus", ["--workers", "0"]),

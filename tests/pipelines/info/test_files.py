@@ -52,6 +52,27 @@ def test_an_embedder(folder, capsys):
     assert "Files that were not read" in text and "tokenizer.json has the vocabulary" in text
 
 
+def test_files_that_kerasbert_wrote(tmp_path):
+    """By `finetune` with LoRA, two seeds, trackers and several data sets, and by `pretrain`."""
+    write_checkpoint(record_of("dslim/bert-base-NER"), tmp_path)
+    expected = {
+        **dict.fromkeys(("logs/seed_0/log.csv", "logs/seed_0/log.jsonl"), "the log of a training run"),
+        **dict.fromkeys(("logs/seed_1/log.1.csv", "logs/tensorboard/events.1"), "the log of a training run"),
+        **dict.fromkeys(("logs/seed_0/curves.png", "progress.jsonl", "log.jsonl"), "the log of a training run"),
+        "metrics.json": "scores, and the columns that evaluate and predict read",
+        **dict.fromkeys(("predictions.jsonl", "predictions_de.jsonl"), "answers to held-out examples"),
+        "recipe.json": "how the model was pretrained, for evaluate",
+        "adapter/adapter_model.safetensors": "the adapter alone, for PEFT",
+        **dict.fromkeys(("checkpoints/seed_0/step_4.npz", "checkpoint-500/trainer_state.json"), "a training run"),
+        "README.md": "documentation",
+    }
+    for name in expected:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    ignored = files_of(tmp_path)["ignored"]
+    assert {name: ignored[name] for name in expected} == expected
+
+
 def test_other_folders(tmp_path):
     def of(name):
         write_checkpoint(record_of(name), tmp_path / name.partition("/")[2])

@@ -8,9 +8,9 @@ import pytest
 import kerasbert
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
-from kerasbert.tasks import TextClassifier
+from kerasbert.tasks import Reranker, TextClassifier, TextEmbedder
 from pipelines.info.command import info
-from pipelines.info.uses import FINETUNED
+from pipelines.info.uses import FINETUNED, uses
 from pipelines.reading.tasks import TASKS
 
 pytestmark = pytest.mark.one_backend
@@ -141,6 +141,24 @@ def test_a_corpus_and_the_installation(corpora, capsys):
     found = info()
     assert found["kerasbert"] == kerasbert.__version__ and found["packages"]["keras"]
     assert f"kerasbert {kerasbert.__version__}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_commands_of_a_model():
+    """Those that take its folder; a reranker of classes has several scores for a pair, and does not order documents."""
+    tokenizer = Tokenizer.train("wordpiece", ["the cat sat"] * 3, 20)
+    bert = Bert(BertConfig(vocabulary_size=20, num_layers=1, hidden_dim=16, num_heads=2, feed_forward_dim=16))
+    usual = ["predict", "evaluate", "finetune", "serve", "show"]
+    for model, methods, more in (
+        (TextClassifier(bert, labels=2, tokenizer=tokenizer), ["classify"], ["export"]),
+        (TextClassifier(bert, labels=2), ["classify"], []),  # an export carries the tokenizer
+        (TextEmbedder(bert, tokenizer=tokenizer), ["embed"], ["embed", "search", "mine", "export"]),
+        (Reranker(bert, tokenizer=tokenizer), ["score", "rank"], ["search", "mine", "export"]),
+        (Reranker(bert, labels=3, tokenizer=tokenizer), ["score"], ["export"]),
+        (bert, [], []),
+    ):
+        found = uses(model)
+        expected = [*usual, *more] if model is not bert else ["finetune", "serve", "show"]
+        assert (found["methods"], found["commands"]) == (methods, expected)
 
 
 @pytest.mark.parametrize(

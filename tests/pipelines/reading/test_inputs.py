@@ -9,7 +9,7 @@ import pytest
 from kerasbert.objectives import CausalLM, Seq2SeqLM
 from pipelines.predict import answers_of
 from pipelines.reading.examples import read_examples
-from pipelines.reading.inputs import read_inputs, read_line
+from pipelines.reading.inputs import EmptyLines, read_inputs, read_line
 from pipelines.reading.labeled import Columns
 from pipelines.runs.model_answers import FORMS
 
@@ -159,7 +159,7 @@ def test_ids_come_along(tmp_path):
     content = json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": [question]}]}]}, indent=1)
     (found,) = read(tmp_path, "a.json", content, "questions")
     assert (found.x, found.id) == (("q", "c"), "7")
-    assert [item.id for item in read(tmp_path, "a.jsonl", '{"id": 3, "text": "a"}\nb', "pairs")] == [3, None]
+    assert [item.id for item in read(tmp_path, "a.txt", 'b\n{"id": 3, "text": "a"}', "pairs")] == [None, 3]
 
 
 def test_parquet(tmp_path):
@@ -188,8 +188,48 @@ def test_columns_are_named_or_told(tmp_path):
         read(tmp_path, "a.txt", "a\n".encode("utf-16"), "pairs")
     with pytest.raises(ValueError, match=r"'text'. Received: .*a.jsonl row 2 without it"):
         read(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": null}', "pairs")
-    with pytest.raises(FileNotFoundError, match="no file .*none.csv"):
+    with pytest.raises(
+        ValueError, match=r"'text'. Received: .*a.jsonl row 2 with 5. Put numbers that are texts in quo"
+    ):
+        read(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": 5}', "pairs")
+    with pytest.raises(ValueError, match=r"JSONL must be an object. Received: .*a.jsonl line 2 with '\[\"b\"\]'\."):
+        read(tmp_path, "a.jsonl", '{"text": "a"}\n["b"]', "pairs")
+    with pytest.raises(FileNotFoundError, match=r"no file .*none.csv\.$"):
         read_inputs(tmp_path / "none.csv", "pairs", Columns())
+    with pytest.raises(FileNotFoundError, match=r"no file .*ab.csv. Did you mean .*/a.csv\?"):
+        read_inputs(tmp_path / "ab.csv", "pairs", Columns())
+    with pytest.raises(FileNotFoundError, match="no file .*none/a.csv, and no folder .*none."):
+        read_inputs(tmp_path / "none" / "a.csv", "pairs", Columns())
+
+
+@pytest.mark.parametrize("form", ["pairs", "questions"])
+def test_a_line_has_at_most_two_texts(form):
+    """The second would else have a tab inside."""
+    lines = ["a\tb\n", "a\tb\tc\n"]
+    with pytest.raises(ValueError, match="with a tab between them. Received: input line 2 with 3. Write tabs within"):
+        list(read_inputs(lines, form, Columns()))
+    for other, expected in (("texts", "a\tb\tc"), ("choices", ("a", ["b", "c"]))):
+        assert list(read_inputs(lines, other, Columns()))[1].x == expected
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_empty_lines_are_counted(labeled, tmp_path):
+    """In files and streams, of texts and of labels and texts."""
+    lines = ["x a\n", "\n", "x b\n", " \t\n", "\n"]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    format = "label-text" if labeled else "text"
+    for source in (lines, tmp_path / "a.txt"):
+        empty = EmptyLines()
+        found = read_inputs(source, "pairs", Columns(), format=format, empty=empty)
+        assert [item.x for item in found] == (["a", "b"] if labeled else ["x a", "x b"])
+        assert empty.sentence() == "3 empty lines have no answer: 2, 4, 5"
+    empty = EmptyLines()
+    assert empty.sentence() is None
+    empty.add(7)
+    assert empty.sentence() == "1 empty line has no answer: 7"
+    for number in range(8, 1_007):
+        empty.add(number)
+    assert empty.sentence() == "1,000 empty lines have no answer: 7, 8, 9, 10, 11, ..."
 
 
 def test_answers_come_in_order_while_inputs_are_read():

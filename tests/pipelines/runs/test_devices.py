@@ -5,9 +5,10 @@ import sys
 import keras
 import pytest
 
+from kerasbert.backend import compiling_for
 from pipelines.pretrain import pretrain
 from pipelines.runs import devices, training
-from pipelines.runs.devices import use_devices
+from pipelines.runs.devices import described_device, use_devices
 from tests.pipelines.conftest import SETTINGS
 
 
@@ -31,6 +32,19 @@ def test_devices_need_jax(corpora, tmp_path):
     with pytest.raises(ValueError, match="Layouts of devices need JAX. Received: the backend torch."):
         pretrain(corpora[0], tmp_path / "run", devices="data", set=SETTINGS)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.one_backend
+def test_the_device_that_a_card_names(monkeypatch):
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    assert described_device() == "CPU, 2 cores"
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: {3})
+    assert described_device() == "CPU, 1 core"
+    with compiling_for("gpu", capability=9.0):
+        assert described_device() == "GPU of compute capability 9.0"
+        assert described_device(4) == "4 GPUs of compute capability 9.0"
+    with compiling_for("tpu"):
+        assert described_device(8) == "8 TPUs"
 
 
 @pytest.mark.one_backend

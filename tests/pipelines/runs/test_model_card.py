@@ -38,6 +38,7 @@ from kerasbert.tasks import (
 from kerasbert.training import add_lora
 from pipelines.evaluate import evaluate
 from pipelines.runs.model_card import Measured, write_card
+from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
 
@@ -117,6 +118,34 @@ def test_a_model_of_the_hub_is_named_as_the_base(bert, tmp_path):
     assert "| model | hf://google/bert_tiny |" in text
 
 
+@pytest.mark.parametrize("start", ["bert_mini_en", str(REPOSITORY / "saved_models" / "bert_mini_en")])
+def test_a_model_that_others_know_is_named_as_the_base(bert, tmp_path, start):
+    """Also by a model that began with one that began with it. The name of any other folder could be another model's."""
+    first, second, third = (tmp_path / name for name in ("gpt2", "second", "third"))
+    model = TextClassifier(bert, labels=["a", "b"])
+    for folder, begun in ((first, start), (second, first), (third, tmp_path / "unknown")):
+        model.save_to_preset(folder)
+        written(folder, model, start=str(begun))
+    bases = [ModelCard.load(folder / "README.md").data.base_model for folder in (first, second, third)]
+    assert bases == ["bert_mini_en", "bert_mini_en", None]
+
+
+def test_limits_of_the_start_are_pointed_to(bert, tmp_path):
+    def limits(start):
+        text = written(tmp_path / "end", TextClassifier(bert, labels=["a", "b"]), start=start)
+        return re.search(r"## Limits\n\n(.*)\n", text)[1]
+
+    for name in ("start", "end"):
+        bert.save_to_preset(tmp_path / name)
+    own = limits("bert.tiny")
+    assert own.endswith("even if none of them fits. It has not been evaluated on held-out data.")
+    said = "It inherits the limits of `bert_mini_en`, which are in the README.md of that model."
+    assert limits("bert_mini_en") == own.replace(" It has not", f" {said} It has not")
+    for card, inherits in (("# Start\n\n## Limits\n\nIt is small.\n", True), ("# Start\n\nIts limits.\n", False)):
+        (tmp_path / "start" / "README.md").write_text(card)
+        assert ("It inherits the limits of `start`" in limits(str(tmp_path / "start"))) == inherits
+
+
 @pytest.mark.parametrize(
     "card, expected",
     [
@@ -140,12 +169,21 @@ def test_license_and_language_are_those_of_the_start(bert, tmp_path, card, expec
     assert (f"`{expected[0]}`, as `start`. Check that the terms" in text) == (expected[0] is not None)
 
 
-def test_examples_that_were_trained_on_are_counted(bert, tmp_path):
+def test_scores_of_examples_that_were_trained_on_are_no_results(bert, tmp_path):
+    """They are in the text, with a sentence that says so, and not in the metadata."""
     model = TextClassifier(bert, labels=["a", "b"])
-    measured = [Measured("x.csv", {"accuracy": 1.0}, 4, repeated=3), Measured("y.csv", {"accuracy": 0.5}, 4)]
+    measured = [
+        Measured("x.csv", {"accuracy": 1.0}, 4, repeated=3),
+        Measured("y.csv", {"accuracy": 0.5}, 4),
+        Measured("z.csv", {"accuracy": 0.25}, 4, repeated=1),
+    ]
     text = written(tmp_path, model, measured)
-    assert "### x.csv, 4 examples\n\n3 of these examples are also in the training data.\n" in text
-    assert text.count("also in the training data") == 1
+    said = "also in the training data, so these scores do not show how well the model does on new ones."
+    assert f"### x.csv, 4 examples\n\n3 of these examples are {said}\n\n| metric" in text
+    assert f"### z.csv, 4 examples\n\n1 of these examples is {said}\n" in text and text.count(said) == 2
+    assert [
+        (one.dataset_name, one.metric_value) for one in ModelCard.load(tmp_path / "README.md").data.eval_results
+    ] == [("y.csv", 0.5)]
 
 
 @pytest.mark.parametrize("start", ["bert.tiny", "no/such/folder", "hf://not/a/name", "hf://"])
@@ -160,8 +198,21 @@ def test_the_label_of_an_f1_and_answers_that_are_all_alike(bert, tmp_path):
     measured = [Measured("x", {"accuracy": 0.55, "f1": 0.1}, 20, expected, answers)]
     text = written(tmp_path, TextClassifier(bert, labels=["bad", "good"]), measured)
     assert "| f1 of `good` | 0.1 |" in text and "\n\n95% of the answers are `bad`.\n" in text
+    results = ModelCard.load(tmp_path / "README.md").data.eval_results
+    assert [(result.metric_type, result.metric_name) for result in results] == [
+        ("accuracy", "accuracy"), ("f1", "f1 of `good`"),
+    ]  # fmt: skip
     text = written(tmp_path, TextClassifier(bert, labels=["bad", "good"]), [Measured("x", {}, 20, expected, expected)])
     assert "of the answers are" not in text
+
+
+def test_the_label_of_an_f1_over_several_seeds_and_data_sets(bert, tmp_path):
+    scores = {"de_f1": 0.1, "de_macro_f1": 0.2, "f1": 0.3, "f1_deviation": 0.4, "macro_f1_deviation": 0.5}
+    write_card(tmp_path, "A model", {}, {}, scores, describe(TextClassifier(bert, labels=["bad", "good"])))
+    text = (tmp_path / "README.md").read_text()
+    for row in ("de_f1 of `good` | 0.1", "de_macro_f1 | 0.2", "f1 of `good` | 0.3", "f1_deviation of `good` | 0.4"):
+        assert f"| {row} |" in text
+    assert "| macro_f1_deviation | 0.5 |" in text
 
 
 def test_many_classes_show_their_confusions(bert, tmp_path):
@@ -182,10 +233,58 @@ def test_labels_and_tags(bert, tmp_path):
     assert "| entity | precision" in text and "| PER | 1 | 0.5 | 0.6667 | 2 |" in text
 
 
+def test_a_reranker_of_classes(bert, tokenizer, tmp_path, monkeypatch):
+    """It cannot rank: the card names its labels, and shows the scores of a pair."""
+    monkeypatch.chdir(tmp_path)
+    model = Reranker(bert, labels=["contradiction", "entailment", "neutral"], tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    text = written(tmp_path / "model", model)
+    assert "that assigns one of the labels `contradiction`, `entailment`, `neutral` to a pair of texts." in text
+    assert "## Labels\n\n`contradiction`, `entailment`, `neutral`\n" in text and "rank" not in text
+    assert ModelCard.load(tmp_path / "model" / "README.md").data.pipeline_tag == "text-classification"
+    code = re.search(r"```python\n(.*?)```", text, flags=re.S)[1]
+    names = {}
+    exec(re.sub(r"print\((.*)\)\n", r"answer = \1\n", code), names)
+    assert names["answer"].shape == (1, 3)
+    assert Reranker(bert).hub_task == "text-ranking" and ".rank(" in Reranker(bert).example_call
+
+
+def test_any_number_of_labels(bert, tmp_path):
+    for count, labels in ((2, "the labels `0`, `1`"), (9, "9 labels")):
+        for problem, several in (("labels", "any number of"), ("classes", "one of")):
+            model = TextClassifier(bert, labels=[str(number) for number in range(count)], problem=problem)
+            assert f"that assigns {several} {labels} to a text or a pair of texts." in written(tmp_path, model)
+
+
+def test_the_article_is_that_of_the_spoken_name(bert):
+    spoken = {"An": ("Albert", "Electra", "Elmo", "MPNet", "XLM", "XLNet"), "A": ("Bert", "EuroBert", "GPT2", "T5")}
+    for article, families in spoken.items():
+        for family in families:
+            bert.__class__ = type(family, (Bert,), {})
+            assert describe(bert).purpose.startswith(f"{article} {family} model with ")
+
+
+def test_the_length_is_that_of_the_task(bert, tmp_path):
+    assert "It reads at most 16 tokens, special" in written(tmp_path, TextClassifier(bert, labels=2))
+    text = written(tmp_path, TextEmbedder(bert, max_length=5))
+    assert "It reads at most 5 tokens, special tokens included; longer texts are cut." in text
+    for model in (QuestionAnswerer(bert), TokenClassifier(bert, labels=["O", "B-X"])):
+        assert "It reads at most 16 tokens, special tokens included; longer texts are read in parts." in written(
+            tmp_path, model
+        )
+
+
 def test_a_score_has_no_labels(bert, tmp_path):
     model = TextClassifier(bert, problem="score")
     text = written(tmp_path, model, [Measured("x", {"pearson": 0.5}, 2, ["1", "2"], [1.0, 2.0])])
     assert "## Labels" not in text and "| pearson | 0.5 |" in text and "F1" not in text
+
+
+def test_the_folder_has_to_be_found(bert, tmp_path):
+    (tmp_path / "mood").mkdir()
+    text = written(tmp_path / "mood", TextClassifier(bert, labels=["a", "b"]))
+    said = "## Usage\n\nReplace `mood` by the path of this folder, unless you run the code beside it.\n\nWith kerasbert"
+    assert said in text
 
 
 def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
@@ -199,6 +298,7 @@ def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
             (TokenClassifier(bert, labels=["O", "B-X"], tokenizer=tokenizer), False),
             (QuestionAnswerer(bert, tokenizer=tokenizer), False),
             (MultipleChoice(bert, tokenizer=tokenizer), False),
+            (Reranker(bert, tokenizer=tokenizer), False),
             (MaskedLM(Bert(BertConfig(vocabulary_size=59, **SIZES)), tokenizer=tokenizer), False),
             (ReplacedTokenDetection(*electra, tokenizer=tokenizer), False),
         )
@@ -218,7 +318,7 @@ def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
                 exec(other, names)
 
 
-@pytest.mark.parametrize("kind", ["label", "score", "labels", "tags", "questions", "sequences"])
+@pytest.mark.parametrize("kind", ["label", "score", "labels", "tags", "questions", "sequences", "rerank"])
 def test_the_code_for_an_adapter_runs(bert, tokenizer, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     t5 = T5(T5Config(59, num_layers=1, hidden_dim=8, num_heads=2, head_dim=4, feed_forward_dim=12))
@@ -229,6 +329,7 @@ def test_the_code_for_an_adapter_runs(bert, tokenizer, tmp_path, monkeypatch, ki
         "tags": lambda: TokenClassifier(bert, labels=["O", "B-X"], tokenizer=tokenizer),
         "questions": lambda: QuestionAnswerer(bert, tokenizer=tokenizer),
         "sequences": lambda: Seq2SeqLM(t5, tokenizer=tokenizer),
+        "rerank": lambda: Reranker(bert, tokenizer=tokenizer),
     }[kind]()
     model.save_to_preset(tmp_path / "base")
     add_lora(model, rank=2)
@@ -276,7 +377,7 @@ def test_curves_and_data_sets_of_the_hub(bert, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["label", "pair", "tags", "mask", "score", "embedder", "static", "sparse", "late", "reranker"]
+    "kind", ["label", "pair", "tags", "mask", "score", "embedder", "static", "sparse", "late", "reranker", "inference"]
 )
 def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatch, capsys, kind):
     """The second code block of a card, beside the folder."""
@@ -290,6 +391,7 @@ def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatc
         "sparse": lambda: SparseEmbedder(bert, tokenizer=tokenizer),
         "late": lambda: MultiVectorEmbedder(bert, projection=4, tokenizer=tokenizer),
         "reranker": lambda: Reranker(bert, tokenizer=tokenizer),
+        "inference": lambda: Reranker(bert, labels=["no", "yes", "maybe"], tokenizer=tokenizer),
     }.get(kind, lambda: TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer))()
     model.save_to_preset(tmp_path / "model")
     text = written(tmp_path / "model", model, pairs=kind == "pair")
@@ -302,7 +404,7 @@ def test_the_code_for_other_libraries_runs(bert, tokenizer, tmp_path, monkeypatc
         assert tuple(names["outputs"].logits.shape) == (1, 1)
     else:
         expected = {"tags": "'entity'", "mask": "'token_str'", "embedder": "(2, 8)", "static": "(2, 8)"}
-        expected |= {"sparse": "torch.Size([2, 59])", "late": ", 4", "reranker": "'corpus_id'"}
+        expected |= {"sparse": "torch.Size([2, 59])", "late": ", 4", "reranker": "'corpus_id'", "inference": "[["}
         expected = expected.get(kind, "'label'")
         assert expected in printed
     if kind in ("label", "pair"):

@@ -49,7 +49,7 @@ def test_texts_on_the_command_line(lengths, tmp_path, monkeypatch, capsys):
     (tmp_path / "in.txt").write_text("one\n")
     with pytest.raises(SystemExit, match="Texts must not be names of files. Received: .*in.txt'. Use --input /"):
         module.main(["m", str(tmp_path / "in.txt")], "kerasbert predict")
-    with pytest.raises(SystemExit, match="Received: 1 texts and --input in.txt"):
+    with pytest.raises(SystemExit, match="Received: 1 text and --input in.txt"):
         module.main(["m", "one", "--input", "in.txt"], "kerasbert predict")
     terminal = io.StringIO("one\n")
     terminal.isatty = lambda: True

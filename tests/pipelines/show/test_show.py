@@ -86,7 +86,7 @@ def test_attention(run, model, tmp_path):
     run("attention", model, "They sat on the bank", "--output", "a.png", "--view", "head", "--head", "1")
     assert first.startswith(b"\x89PNG") and (tmp_path / "a.png").read_bytes() != first
     code, _ = run("attention", model, "They sat", "--block", "2")
-    assert code == "`block` must be below 2, and `head` below 2. Received: block=2, head=0."
+    assert code == "--block must be below 2, and --head below 2. Received: block=2, head=0."
 
 
 def test_masks(run, tmp_path):
@@ -122,7 +122,7 @@ def test_predictions_and_neighbors(run, model, tmp_path):
     "arguments, message",
     [
         (["corruption", "t5.huge"], "The recipes are .*Received: 't5.huge'"),
-        (["corruption", "t5.base", "A text.", "--pieces", "-1"], "`pieces` must be at least 0.*-1"),
+        (["corruption", "t5.base", "A text.", "--pieces", "-1"], "--pieces must be at least 0.*-1"),
         (["corruption", "t5.base", "--output", "a.png"], "`--output` must end with .html. Received: a.png"),
         (["corruption", "t5.base", "--output", "no/a.html"], "`--output` must be in a folder that"),
         (["curves", "nowhere"], "There is no folder nowhere$"),
