@@ -10,7 +10,6 @@ of the code on the Hub.
 
 import collections
 import re
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -217,7 +216,7 @@ def load_adapter(model, folder, merge=False):
         merge: whether to add the products to the kernels, so that the result is an ordinary model. Otherwise, the
             products are trainable, and the backbone is frozen.
     """
-    folder = Path(folder)
+    folder = folder_at(folder)
     with read_together(folder, lambda name: name in (CONFIG, WEIGHTS)):
         config, tensors = read_adapter_config(folder / CONFIG), _read(folder, parts_of(model).family.huggingface)
     modules, products = _modules(model, as_module=False) | _modules(model), []

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..core.inputs import checked_inputs
-from ..data.batches.bucketing import bucket_width
+from ..data.batches.bucketing import FINE_WIDTHS, WIDTHS, bucket_width
 from ..data.columns import values_of
 from ..training.convert import read_texts
 from .objective import check_labels, cross_entropy
@@ -42,9 +42,8 @@ def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=
         function = functools.partial(_label_log_probabilities, model)
         program = model.__dict__["_scoring_program"] = compiled(function, lambda: model.weights)
     limit = model.backbone.position_limit
-    # Where every new shape needs a program of its own, there are few widths, and rows are padded to them.
-    width_of = (lambda length: bucket_width(length, limit)) if compiles_shapes() else int
-    widths = [(width_of(s), t and width_of(t)) for s, t in sizes]
+    steps = WIDTHS if compiles_shapes() else FINE_WIDTHS  # each width that occurs needs a program of its own
+    widths = [(bucket_width(s, limit, steps), t and bucket_width(t, limit, steps)) for s, t in sizes]
     found = [None] * len(sizes)
     for width in sorted(set(widths)):
         numbers = [i for i, row_width in enumerate(widths) if row_width == width]

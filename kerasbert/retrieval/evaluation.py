@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.text.folders import folder_at
 from ..data.text.tables import jsonl_values, text_lines
 from ..metrics import retrieval
 from .bm25 import BM25
@@ -99,7 +100,7 @@ def read_beir(folder: str | Path, split: str = "test") -> Collection:
         FileNotFoundError: if one of the files is missing.
         ValueError: if a line has another form, an id occurs twice, or a judgment has an unknown id.
     """
-    folder = Path(folder)
+    folder = folder_at(folder)
     documents = _texts(_file(folder, "corpus"), titled=True)
     return Collection(documents, _texts(_file(folder, "queries")), read_judgments(_judgments(folder, split)))
 

@@ -249,13 +249,13 @@ def loss_of(objective: Any, reads: str | None = None) -> Loss:
     """
     loss = objective if isinstance(objective, Loss) else _named(objective, reads)
     if reads is not None and loss.reads != reads:
-        known = ", ".join(_names(reads)[:3])
+        known = ", ".join(loss_names(reads)[:3])
         raise ValueError(f"The model needs a loss on {reads}, such as {known}. Received: {loss.name}, on {loss.reads}.")
     return loss
 
 
-def _names(reads):
-    """The names of the losses, without their base classes."""
+def loss_names(reads: str | None = None) -> list[str]:
+    """The names of the losses on "vectors" or on "scores", without their base classes. Default: of all losses."""
     classes = [cls for cls in _CLASSES.values() if cls.call is not Loss.call and reads in (None, cls.reads)]
     short = [name for name, full in SHORT.items() if any(cls.__name__ == full for cls in classes)]
     return [*(cls.__name__ for cls in classes), *short]
@@ -266,7 +266,7 @@ def _named(objective, reads):
     given = objective if isinstance(objective, dict) else {"name": objective}
     cls = _CLASSES.get(_full_name(given.get("name")))
     if cls is None or cls.call is Loss.call:
-        known = _names(reads)
+        known = loss_names(reads)
         close = difflib.get_close_matches(str(given.get("name")), known, n=1)
         raise ValueError(
             f"`objective` must be a loss, or its name: {', '.join(known)}. Received: {objective!r:.80}."

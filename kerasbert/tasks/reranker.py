@@ -345,7 +345,7 @@ class Reranker(Task):
             raise ValueError(f"`rank` needs one score per pair. Received: a model with {len(self.labels)} outputs.")
         if not isinstance(query, str):
             raise ValueError(f"`query` must be a str. Received: {query!r:.60}.")
-        check_counts(top_k=top_k)
+        check_counts(or_none=True, top_k=top_k)
         documents = read_texts(documents, "rank", "a query and a list of documents")
         if isinstance(documents, str):
             raise ValueError("`documents` must be a list of str. Received: one str. Use [document].")

@@ -184,7 +184,7 @@ class SparseEmbedder(Embedder):
         ):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r:.80}.")
-        check_counts(max_active_dims=max_active_dims)
+        check_counts(or_none=True, max_active_dims=max_active_dims)
         self.strategy, self.activation, self.max_active_dims = pooling, activation, max_active_dims
         self.queries = _queries_of(queries)
         self.masked_lm = backbone.make_head("masked_lm")
@@ -341,7 +341,7 @@ class SparseEmbedder(Embedder):
             ValueError: if `top_k` is below 1, or the model has no tokenizer.
             ImportError: if scipy is not installed.
         """
-        check_counts(top_k=top_k)
+        check_counts(or_none=True, top_k=top_k)
         vectors, tokens = sparse_modules.scipy_sparse().csr_matrix(vectors), self.require_tokenizer().tokens
         rows = [slice(start, stop) for start, stop in zip(vectors.indptr, vectors.indptr[1:], strict=False)]
         return [sparse_weights(tokens, vectors.indices[row], vectors.data[row], top_k) for row in rows]

@@ -26,6 +26,7 @@ import safetensors.numpy
 from ..backend.hosts import check_same, is_first_process, together, write_path
 from ..backend.random_state import get_random_state, set_random_state
 from ..backend.sharded_arrays import is_divided
+from ..data.text.folders import folder_at
 from . import checkpoint_files
 from .checkpoint_files import ERRORS, SHARDED, ShardedStates, is_local, not_finite, plain, publish, remove_folder
 from .counting import RunCallback, TrainingDiverged
@@ -87,6 +88,7 @@ class Checkpoints(RunCallback):
         super().__init__()
         if keep is not None and keep < 1:
             raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
+        folder_at(folder)  # not empty
         self.folder, self.keep, self.recipe, self.earlier = write_path(folder), keep, recipe, tuple(earlier)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._damaged = set()

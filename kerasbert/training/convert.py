@@ -240,13 +240,13 @@ def class_weighted(y, sample_weight, class_weight):
 
 
 def check_options(method, options):
-    """Raises a TypeError for keyword arguments that Keras's method has not, and a ValueError for a wrong first epoch.
+    """Raises a TypeError for keyword arguments that Keras's method lacks, and a ValueError for a wrong first epoch.
 
     Args:
         method: name of the method.
         options: the keyword arguments that the method passes on to Keras's.
     """
-    check_counts(0, initial_epoch=options.get("initial_epoch"))
+    check_counts(0, initial_epoch=options.get("initial_epoch", 0))
     known = set(inspect.signature(getattr(keras.Model, method)).parameters) - {"self"}
     for name in options:
         if name not in known:

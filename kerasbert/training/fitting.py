@@ -161,14 +161,15 @@ class Fitting(UserData, Programs):
         Returns: the Keras `History`.
 
         Raises:
-            TypeError: if there is no argument of a name.
+            TypeError: if an argument is unknown.
             ValueError: if a number is no integer of at least 1, targets are missing, data do not fit the model, all
                 weights of examples are 0, text needs a tokenizer, `validation_split` leaves one part empty or is given
                 beside `validation_data`, `class_weight` has an unknown label, `steps_per_epoch` does not divide the
                 length of `Batches`, or the length of a source is unknown and `compile` has no optimizer.
         """
         batch_size = 32 if batch_size is None else batch_size  # as in Keras
-        check_counts(epochs=epochs, batch_size=batch_size, steps_per_epoch=steps_per_epoch)
+        check_counts(epochs=epochs, batch_size=batch_size)
+        check_counts(or_none=True, steps_per_epoch=steps_per_epoch)
         check_options("fit", kwargs)
         x, y, sample_weight = self.data_of(x, y, sample_weight)
         is_ours = self._is_ours(x)
@@ -220,7 +221,8 @@ class Fitting(UserData, Programs):
         """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts.
 
         Raises:
-            ValueError: if targets are missing, data do not fit the model, or text needs a tokenizer.
+            ValueError: if targets are missing, data do not fit the model, all weights of examples are 0, or text needs
+                a tokenizer.
         """
         if is_validation(kwargs):
             return super().evaluate(x, **kwargs)

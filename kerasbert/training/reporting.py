@@ -13,6 +13,7 @@ from pathlib import Path
 import keras
 
 from ..backend.hosts import is_first_process
+from ..data.text.folders import folder_at
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 
@@ -156,7 +157,7 @@ class RunLog(RunCallback):
         steps_per_pass: int | None = None,
     ):
         super().__init__(tokens_per_step)
-        self.folder, self.checkpoints, self.steps_per_pass = Path(folder), checkpoints, steps_per_pass
+        self.folder, self.checkpoints, self.steps_per_pass = folder_at(folder), checkpoints, steps_per_pass
         self.rows = []
 
     def on_train_begin(self, logs=None):
@@ -338,7 +339,7 @@ class TensorBoardLog(RunCallback):
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ImportError as error:
             raise ImportError("TensorBoardLog needs the package tensorboard: pip install tensorboard.") from error
-        self.folder = Path(folder)
+        self.folder = folder_at(folder)
         self._event, self._summary, self._record_writer = event_pb2.Event, summary_pb2.Summary, RecordWriter
 
     def on_train_begin(self, logs=None):

@@ -1,11 +1,10 @@
 """Sets up the devices of a run, with one or more processes on one or more hosts."""
 
-import os
-
 import keras
 
 from kerasbert.backend import connect, device, parallel
 from kerasbert.backend.hosts import check_same, launched_processes
+from kerasbert.data.workers import available_cores
 
 from .outputs import counted
 
@@ -51,7 +50,6 @@ def described_device(count: int = 1) -> str:
     """
     found = device()
     if found.kind == "cpu":
-        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-        return f"CPU, {counted(len(usable), 'core')}"
+        return f"CPU, {counted(available_cores(), 'core')}"
     name = found.kind.upper() if count == 1 else f"{count} {found.kind.upper()}s"
     return name if found.capability is None else f"{name} of compute capability {found.capability}"

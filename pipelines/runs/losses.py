@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import kerasbert
-from kerasbert.retrieval import Loss, Matryoshka, NegativeRules, ScoreLoss, Splade, loss_of, mine_hard_negatives
+from kerasbert.retrieval import Loss, Matryoshka, NegativeRules, Splade, loss_of, mine_hard_negatives
+from kerasbert.retrieval.loss import loss_names
 
 from ..command_line.options import Options
 from ..reading.documents import read_documents
@@ -91,11 +92,10 @@ class Objective(Options):
     def loss_for(self, kind: str, examples: Examples, updates: int) -> Loss:
         """Returns the loss for examples of a kind, whose training has so many updates."""
         chosen = parsed_loss(self.loss) if self.loss is not None else default_loss(kind, examples)
-        if isinstance(chosen, ScoreLoss) != (kind == "rerank"):
-            what = "scores" if kind == "rerank" else "vectors"
-            raise ValueError(
-                f"--task {kind} needs a loss on {what}: {', '.join(losses_of(kind))}. Received: --loss {chosen.name}."
-            )
+        what = "scores" if kind == "rerank" else "vectors"
+        if chosen.reads != what:
+            known = ", ".join(sorted(loss_names(what)))
+            raise ValueError(f"--task {kind} needs a loss on {what}: {known}. Received: --loss {chosen.name}.")
         if self.matryoshka and kind != "embed":
             raise ValueError(f"--matryoshka is for --task embed. Received: --task {kind}.")
         chosen = Matryoshka(chosen, self.matryoshka) if self.matryoshka else chosen
@@ -108,14 +108,6 @@ class Objective(Options):
 def model_class(kind: str) -> type:
     """The class of the models of a kind."""
     return getattr(kerasbert.tasks, KINDS[kind])
-
-
-def losses_of(kind: str) -> list[str]:
-    """The names of the losses for models of a kind: those on one score for rerankers, those on vectors for others."""
-    classes = [one for one in vars(kerasbert.retrieval).values() if isinstance(one, type) and issubclass(one, Loss)]
-    classes = [one for one in classes if issubclass(one, ScoreLoss) == (kind == "rerank")]
-    bases = (Loss, ScoreLoss)
-    return sorted(one.__name__ for one in classes if one not in bases and not getattr(one, "of_classes", False))
 
 
 def kind_of_texts(model: Any) -> str | None:

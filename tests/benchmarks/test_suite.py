@@ -215,7 +215,7 @@ def test_mistakes_have_plain_errors(model, data, tokenizer, tmp_path):
     fails(ValueError, "`parts` must be among minimal_pairs, .*Received: sst2", parts=("sst2",))
     fails(ValueError, "parts qnli without `data`. Add --data FOLDER", data=None, parts=("qnli",))
     fails(ValueError, "`examples` must be at least 1. Received: 0", examples=0)
-    fails(ValueError, "`epochs` must be an integer of at least 1. Received: 0", epochs=0)
+    fails(ValueError, "`epochs` must be at least 1. Received: 0", epochs=0)
     fails(ValueError, "needs a `reference`. Received: 0.001 without one", reference_learning_rate=1e-3)
     fails(ValueError, "`seeds` must be at least 1. Received: 0", seeds=())
     fails(ValueError, "`seeds` must be different. Received: 1, 1", seeds=(1, 1))

@@ -3,11 +3,13 @@
 import pytest
 
 import kerasbert
-from kerasbert.data import Tokenizer
+from kerasbert.checkpoints.adapters import load_adapter
+from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.objectives import MaskedLM
+from kerasbert.retrieval import read_beir
 from kerasbert.tasks import TextClassifier
-from kerasbert.training import add_lora
+from kerasbert.training import Checkpoints, RunLog, add_lora
 
 CONFIG = dict(vocabulary_size=11, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=8, max_length=8)
 
@@ -23,7 +25,15 @@ def test_folders_have_names(path, tmp_path, monkeypatch):
         lambda: model.save_to_preset(path),
         lambda: model.backbone.save_to_preset(path),
         lambda: model.tokenizer.save(path),
+        lambda: model.tokenizer.load(path),
+        lambda: Tokenizer.from_preset(path),
         lambda: adapted.save_adapter(path),
+        lambda: load_adapter(model, path),
+        lambda: Corpus.write(path, ["a b c"], model.tokenizer),
+        lambda: Corpus.open(path),
+        lambda: Checkpoints(path),
+        lambda: RunLog(path),
+        lambda: read_beir(path),
         lambda: kerasbert.load(path),
         lambda: kerasbert.export(model, path),
         lambda: Backbone.from_preset(path),

@@ -245,8 +245,8 @@ def test_losses_for_columns():
         chosen("embed", ("a", "b", "c"), [[1.0, 0.0]] * 2)
     sparse = Objective().loss_for("sparse", Examples([("a", "b")], [None]), 30)
     assert sparse == Splade(MultipleNegatives(scale=1.0, similarity="dot"), warmup=10)
-    vectors = "needs a loss on vectors: AdaptiveLayer, AnglE, .*, Triplet. Received: --loss ListNet"
-    scores = "needs a loss on scores: ADRMSE, BinaryCrossEntropy, LambdaLoss, .*, ScoreMarginMSE. Received: --loss GIST"
+    vectors = "needs a loss on vectors: AdaptiveLayer, AnglE, .*, ranking, triplet. Received: --loss ListNet"
+    scores = "needs a loss on scores: ADRMSE, BinaryCrossEntropy, .*, ScoreMarginMSE. Received: --loss GI"
     for kind, loss, message in (("embed", "ListNet", vectors), ("rerank", "GIST()", scores)):
         with pytest.raises(ValueError, match=f"--task {kind} {message}"):
             Objective(loss=loss).loss_for(kind, Examples([("a", "b")], [None]), 1)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..text.folders import folder_at
 from ..tokenizers.tokenizer import Tokenizer
 from .blocks import Block, block_range, num_blocks
 from .megatron import CHECKED_ON_OPEN, MegatronPair, Pairs
@@ -97,7 +98,7 @@ class Corpus:
             FileExistsError: if the folder already holds a corpus, or a different tokenizer.
             ValueError: if no document has any text.
         """
-        write_corpus(Path(folder), documents, tokenizer, sources)
+        write_corpus(folder_at(folder), documents, tokenizer, sources)
         return cls.open(folder)
 
     @classmethod
@@ -128,7 +129,7 @@ class Corpus:
             FileNotFoundError: if there is no corpus at `path`.
             ValueError: if a file is truncated or damaged, or the tokenizer is not the one that wrote the corpus.
         """
-        path = Path(path)
+        path = folder_at(path)
         if path.is_dir():
             try:
                 summary = read_record(path / "corpus.json")

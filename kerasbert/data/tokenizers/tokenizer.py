@@ -180,7 +180,7 @@ class Tokenizer:
             FileNotFoundError: if there are no tokenizer files.
             ValueError: if a file is invalid, or the path is on the Hub.
         """
-        given, path = path, Path(path)
+        given, path = path, folder_at(path)
         if str(given).startswith("hf://"):
             raise ValueError(
                 f"A tokenizer is loaded from a folder. Received: {given}. Use kerasbert.load({str(given)!r}).tokenizer."

@@ -1,5 +1,6 @@
 """The option --devices, and runs of several processes without it."""
 
+import os
 import sys
 
 import keras
@@ -36,9 +37,9 @@ def test_devices_need_jax(corpora, tmp_path):
 
 @pytest.mark.one_backend
 def test_the_device_that_a_card_names(monkeypatch):
-    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
     assert described_device() == "CPU, 2 cores"
-    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: {3})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
     assert described_device() == "CPU, 1 core"
     with compiling_for("gpu", capability=9.0):
         assert described_device() == "GPU of compute capability 9.0"
