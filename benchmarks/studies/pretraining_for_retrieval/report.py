@@ -9,9 +9,9 @@ INTRODUCTION = """# Pretraining for retrieval
 
 Written by `python -m benchmarks.studies.pretraining_for_retrieval.run --report`, whose docstring explains the arms. All
 start from `modernbert_mini_en`, with {updates:,} updates of pretraining on the documents, if any, and {passes} passes
-over the training claims of SciFact. nDCG@10 (binary) on the 300 test claims of SciFact, and without further training on
-Vaswani (93 queries): mean and standard error over the seeds, and the difference from "mlm, mean" with the same seeds,
-with p of a paired t-test after Holm's correction for all tests of the table.
+over the training claims of SciFact, in bfloat16. nDCG@10 (binary) on the 300 test claims of SciFact, and without
+further training on Vaswani (93 queries): mean and standard error over the seeds, and the difference from "mlm, mean"
+with the same seeds, with p of a paired t-test after Holm's correction for all tests of the table.
 
 | arm | seeds | SciFact | difference | p | Vaswani | difference | p |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -19,7 +19,8 @@ their queries: `--updates` batches of 16 rows of 128 tokens, with AdamW, a warm-
 trained in the same way on the 809 claims of SciFact's training split, each with one of its abstracts: `--passes` over
 them in batches of 32, with `MultipleNegatives`. The embedding is the output at the first token; "none, mean" and
 "mlm, mean" take the mean of all tokens, which masked language models need. Seeds change masks, the order and dropout.
-SimCSE needs dropout, and has the rate 0.1. No setting was chosen on a test split.
+SimCSE needs dropout, and has the rate 0.1. All arms are computed in bfloat16 (`mixed_bfloat16`). No setting was chosen
+on a test split.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from kerasbert.training import adamw
 
 RESULTS = Path(__file__).with_name("rows.jsonl")
 MODEL = "modernbert_mini_en"
+DTYPE = "mixed_bfloat16"  # takes 60 to 75% of the time of float32 on a core with bfloat16 instructions
 COLLECTIONS = ("scifact", "vaswani")
 SEEDS = 5
 ROWS, LENGTH = 16, 128  # of a batch of pretraining
@@ -126,6 +128,7 @@ def run_cell(name: str, options: argparse.Namespace) -> None:
     """Trains and measures one cell, and appends its row."""
     import keras  # behind kerasbert, which picks the backend
 
+    keras.config.set_dtype_policy(DTYPE)
     arm, seed = name.split(", seed ")
     objective, pooling = ARMS[arm]
     start, numbers = MODEL, {}
@@ -147,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the collections scifact and vaswani")
     parser.add_argument("--only", nargs="*", default=[], help="cells whose names begin so; default: all")
-    parser.add_argument("--updates", type=int, default=3_000, help="of pretraining")
-    parser.add_argument("--passes", type=int, default=10, help="over the claims of SciFact")
+    parser.add_argument("--updates", type=int, default=400, help="of pretraining")
+    parser.add_argument("--passes", type=int, default=3, help="over the claims of SciFact")
     parser.add_argument("--work", type=Path, default=Path("runs/pretraining_for_retrieval"), help="folder for models")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of the rows; the table is beside it")
     parser.add_argument("--report", action="store_true", help="only write the table")
