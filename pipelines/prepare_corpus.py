@@ -149,8 +149,10 @@ def described(folders: list[Path]) -> Corpus:
     for corpus in corpora:
         describe(corpus)
     if len(corpora) > 1:
-        sizes = [corpus.num_tokens for corpus in corpora]
-        print(f"{sizes[1] / sum(sizes):.2%} of the tokens are held out")
+        share = corpora[1].num_tokens / sum(corpus.num_tokens for corpus in corpora)
+        documents = sum(corpus.num_documents for corpus in corpora)
+        few = f", because there are only {documents} documents" if share > 0.2 and documents < 10 else ""
+        print(f"{share:.2%} of the tokens are held out{few}")
     return corpora[0]
 
 
