@@ -44,7 +44,8 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     Raises:
         FileNotFoundError: if there is no such folder or model, or a file of weights is missing.
         ValueError: if the config has unsupported fields or values, weights are missing or have other shapes, weights
-            are NaN or infinite, files were written by several saves, or an argument is unknown.
+            are NaN or infinite, files were written by several saves, an argument is unknown, or the folder is one of
+            `SetFit`.
         ImportError: if a path on the Hub needs `huggingface_hub`, which is not installed.
         ConnectionError: if the Hub cannot be reached, and no earlier download is in the cache.
 
@@ -58,6 +59,11 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     """
     if not isinstance(path, ModelFolder):
         path = find_folder(path, arguments.get("revision"), arguments.get("token"))
+        if (path / "config_setfit.json").is_file():
+            raise ValueError(
+                f"`load` does not load SetFit classifiers, which are an embedder and a linear model. Received: {path}. "
+                "Use kerasbert.tasks.SetFit.from_preset, or TextEmbedder.from_preset for the embedder alone."
+            )
         if not arguments.get("allow_mixed"):
             return read_again(path, is_read, lambda: load(ModelFolder(path), **arguments))
         path = ModelFolder(path)

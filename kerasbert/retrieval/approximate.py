@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.packages import required
+from ..data.counts import check_counts
 from .search import Found, check_top_k, check_vectors, described, is_sparse, order_of, unit_rows
 
 
@@ -17,11 +18,12 @@ class ApproximateIndex:
         similarity: "cosine", "dot" or "euclidean".
         ids: the ids of the documents, which order equal scores; see `search`.
         library: "faiss" or "usearch", each an extra of kerasbert. Both build a graph of neighbors (HNSW).
-        connections: number of neighbors of a document. More find more, and take more memory.
+        connections: number of neighbors of a document, at least 2. More find more, and take more memory.
         effort: number of documents that a search looks at. Default: four times `top_k`, at least 64.
 
     Raises:
-        ValueError: if `library` or `similarity` is unknown, vectors are not dense and finite, or `ids` are not unique.
+        ValueError: if `library` or `similarity` is unknown, `connections` or `effort` is too small, vectors are not
+            dense and finite, or `ids` are not unique.
         ImportError: if the library is not installed.
     """
 
@@ -39,6 +41,8 @@ class ApproximateIndex:
                 "`library` must be faiss or usearch, and `similarity` cosine, dot or euclidean. Received: "
                 f"{library!r} and {similarity!r}."
             )
+        check_counts(2, connections=connections)
+        check_counts(or_none=True, effort=effort)
         if isinstance(vectors, list) or is_sparse(vectors):
             raise ValueError(f"An approximate index needs dense vectors. Received: {described(vectors)}. Use search().")
         package = required(library, library)

@@ -9,7 +9,7 @@ from .search import Best, Found, check_top_k, order_of
 
 
 class BM25:
-    """Search by words: BM25 (Robertson, Zaragoza 2009) as Lucene computes it, with the library bm25s.
+    """Search by words: BM25 (Robertson, Zaragoza 2009) with the formula of Lucene, by the library bm25s.
 
     Args:
         documents: the texts.
@@ -17,10 +17,13 @@ class BM25:
         k1, b: how much repeated words count, and by how much long documents are discounted. The defaults are those
             of Anserini's baselines.
         language: language of the stemmer ("english", "german", ...). For English, stop words do not count, either. None
-            compares words as they are.
+            compares lowercase words without a stemmer.
+        token_pattern: regular expression of a word. By default, a word has two characters or more, as in bm25s and
+            scikit-learn. Pass r"\\b\\w+\\b" to find "vitamin C" or "part 7" by the last word.
 
     Raises:
-        ValueError: if `documents` is a single str or has no words, `ids` are not different, or `language` is unknown.
+        ValueError: if `documents` is a single str or has no words, `ids` are not different, `language` is unknown, or
+            `k1` or `b` is out of range.
         ImportError: if bm25s, or for a language its stemmer, is not installed.
 
     Example:
@@ -38,8 +41,11 @@ class BM25:
         k1: float = 0.9,
         b: float = 0.4,
         language: str | None = "english",
+        token_pattern: str = r"\b\w\w+\b",
     ):
         check_list(documents, "documents")
+        if not (0 <= k1 < np.inf and 0 <= b <= 1):
+            raise ValueError(f"`k1` must be at least 0, and `b` from 0 to 1. Received: k1={k1}, b={b}.")
         library, self._stemmer, self._stop_words = required("bm25s", "retrieval"), None, []
         if language is not None:
             stemmers = required("Stemmer", "retrieval")
@@ -48,7 +54,7 @@ class BM25:
                 raise ValueError(f"`language` must be None or one of {known}. Received: {language!r}.")
             self._stemmer = stemmers.Stemmer(language)
             self._stop_words = STOP_WORDS if language == "english" else []
-        self._tokenize = library.tokenize
+        self._tokenize, self._pattern = library.tokenize, token_pattern
         self.order = order_of(ids, len(documents))
         words = self._words(documents)
         if not any(words):
@@ -58,7 +64,12 @@ class BM25:
 
     def _words(self, texts):
         return self._tokenize(
-            list(texts), stopwords=self._stop_words, stemmer=self._stemmer, return_ids=False, show_progress=False
+            list(texts),
+            token_pattern=self._pattern,
+            stopwords=self._stop_words,
+            stemmer=self._stemmer,
+            return_ids=False,
+            show_progress=False,
         )
 
     def search(self, queries: Sequence[str], top_k: int | None = None) -> Found:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..data.counts import check_counts
+
 SAMPLINGS = ("unique", "oversampling", "undersampling")
 
 
@@ -18,13 +20,13 @@ class PairRules:
             "undersampling" takes as many of the other kind as of the rarer one.
         iterations: if given, there are `iterations` pairs of each kind for every example, repeated where there are too
             few, whatever `sampling` is. The paper has 20.
-        limit: maximum number of pairs, half of each kind. Default: no limit.
+        limit: maximum number of different pairs, half of each kind; `iterations` may repeat them. Default: no limit.
         include_identical: whether an example forms a pair with itself, as in the `setfit` package. The paper has none
             of these pairs.
         seed: of the order of the pairs.
 
     Raises:
-        ValueError: if `sampling` is unknown, `iterations` is below 1, or `limit` is below 2.
+        ValueError: if `sampling` is unknown, or a number is no integer, or too small.
     """
 
     sampling: str = "oversampling"
@@ -36,10 +38,9 @@ class PairRules:
     def __post_init__(self) -> None:
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"`sampling` must be one of {', '.join(SAMPLINGS)}. Received: {self.sampling!r}.")
-        for name, lowest in (("iterations", 1), ("limit", 2)):
-            value = getattr(self, name)
-            if value is not None and value < lowest:
-                raise ValueError(f"`{name}` must be at least {lowest}, or None. Received: {value}.")
+        check_counts(or_none=True, iterations=self.iterations)
+        check_counts(2, or_none=True, limit=self.limit)
+        check_counts(0, seed=self.seed)
 
 
 def contrastive_pairs(labels: Sequence[Any], rules: PairRules | None = None) -> list[tuple[int, int, float]]:
@@ -87,6 +88,15 @@ def entailment_of(labels: Sequence[Any]) -> int:
     return next(found, len(labels) - 1)
 
 
+def contradiction_of(labels: Sequence[Any]) -> int:
+    """The index of contradiction: the first label that begins with "contra", and otherwise the first or last one.
+
+    It is the last one if the first is entailment.
+    """
+    found = (i for i, name in enumerate(labels) if str(name).lower().startswith("contra"))
+    return next(found, len(labels) - 1 if entailment_of(labels) == 0 else 0)
+
+
 def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bool = False) -> np.ndarray:
     """The probability of each candidate label, from whether a text entails its hypothesis.
 
@@ -94,7 +104,7 @@ def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bo
 
     Args:
         logits: float (number of candidates, 3), of a model for natural language inference.
-        labels: its label names; see `entailment_of`.
+        labels: its label names; see `entailment_of` and `contradiction_of`.
         multi_label: whether several candidates may be right. Each then has the probability of entailment rather than
             contradiction. The same holds for a single candidate.
 
@@ -108,7 +118,7 @@ def entailment_scores(logits: np.ndarray, labels: Sequence[str], multi_label: bo
         raise ValueError(f"The logits must be (candidates, {len(labels)}). Received: {logits.shape}.")
     entailment = entailment_of(labels)
     if multi_label or len(logits) == 1:
-        contradiction = len(labels) - 1 if entailment == 0 else 0
+        contradiction = contradiction_of(labels)
         return 1 / (1 + np.exp(logits[:, contradiction] - logits[:, entailment]))
     scores = np.exp(logits[:, entailment] - logits[:, entailment].max())
     return scores / scores.sum()

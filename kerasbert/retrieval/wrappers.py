@@ -76,9 +76,9 @@ class Matryoshka(Wrapper):
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
 
     Raises:
-        ValueError: if `dims` are missing, equal or below 1, `weights` are not one per length, `dims_per_step` is below
-            1, or `loss` is unknown or has a layer of its own. In training, if a length exceeds the width of the
-            vectors.
+        ValueError: if `dims` are missing, equal or below 1, `weights` are negative or not one per length,
+            `dims_per_step` is below 1, or `loss` is unknown or has a layer of its own. In training, if a length exceeds
+            the width of the vectors.
 
     Example:
         >>> from kerasbert.retrieval import Matryoshka, MultipleNegatives
@@ -102,6 +102,8 @@ class Matryoshka(Wrapper):
             raise ValueError(f"`dims` must be different lengths, such as [384, 128, 32]. Received: {self.dims}.")
         if self.weights is not None and len(self.weights) != len(self.dims):
             raise ValueError(f"`weights` must be one per length. Received: {self.weights} for {self.dims}.")
+        if self.weights is not None and not (min(self.weights) >= 0 < max(self.weights) < math.inf):
+            raise ValueError(f"`weights` must be at least 0, and one above 0. Received: {self.weights}.")
         check_least(self, 1, "dims_per_step")
 
     @property

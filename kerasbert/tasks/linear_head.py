@@ -1,7 +1,10 @@
 """Linear classifiers of vectors: logistic regression by scikit-learn, or a layer trained by gradient descent."""
 
 import dataclasses
+import difflib
+import inspect
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -134,3 +137,21 @@ def fit_dense(
     if strategy is None and outputs == 2:
         return LinearHead(kernel[:, 1:].T - kernel[:, :1].T, bias[1:] - bias[:1])
     return LinearHead(kernel.T, bias, strategy)
+
+
+HEADS = {"logistic": fit_logistic, "dense": fit_dense}
+
+
+def check_head_options(head: str, options: Mapping[str, Any]) -> None:
+    """Raises a ValueError if a head has no option of a name."""
+    if head == "logistic":
+        known = set(required("sklearn.linear_model", "metrics").LogisticRegression().get_params())
+    else:
+        known = set(inspect.signature(fit_dense).parameters) - {"vectors", "targets", "strategy"}
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(str(name).lower(), {one.lower(): one for one in known}, n=1)
+            raise ValueError(
+                f"`head_options` of the {head} head must be among {', '.join(sorted(known))}. Received: {name!r}."
+                + "".join(f" Did you mean {one}?" for one in known if close and one.lower() == close[0])
+            )

@@ -11,21 +11,22 @@ import numpy as np
 from ..checkpoints.folder import find_folder
 from ..checkpoints.tensor_files import open_tensors, write_safetensors
 from ..core.packages import required
+from ..data.counts import check_counts
 from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_sets
 from ..data.text.folders import folder_at, replaced_together
 from ..data.text.json_files import check_types, read_json, shortened
+from ..retrieval.bm25 import check_list
 from ..retrieval.few_labels import PairRules, contrastive_pairs
 from ..training.convert import read_texts
 from ..training.optimizers import adamw
 from ..training.schedules import RunDecay
-from .linear_head import STRATEGIES, LinearHead, fit_dense, fit_logistic
+from .linear_head import HEADS, STRATEGIES, LinearHead, check_head_options
 from .sentence_transformers.modules import write_json
 from .text_embedder import TextEmbedder
 
 CONFIG, PICKLE = "config_setfit.json", "model_head.pkl"  # files of the `setfit` package
 HEAD, SETTINGS = "model_head.safetensors", "model_head.json"
-HEADS = {"logistic": fit_logistic, "dense": fit_dense}
 
 
 class SetFit:
@@ -107,11 +108,16 @@ class SetFit:
 
         Raises:
             ValueError: if the numbers of texts and targets differ, a label is unknown, all or no examples have a label,
-                the objective has no pairs with scores, `head` is unknown, or `"dense"` is used with a classifier chain.
+                the objective has no pairs with scores, `epochs` or `batch_size` is too small, `head` or one of its
+                options is unknown, or `"dense"` is used with a classifier chain.
             ImportError: if `"logistic"` needs scikit-learn, which is not installed.
         """
         if head not in HEADS:
             raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: {head!r:.80}.")
+        check_counts(batch_size=batch_size)
+        check_counts(0, epochs=epochs)
+        check_head_options(head, head_options or {})
+        check_list(texts, "texts")
         texts = list(read_texts(texts, "fit"))
         targets = self._checked_targets(texts, y)
         if epochs:
@@ -127,7 +133,8 @@ class SetFit:
         if encoded.ndim == 2 and (self.strategy is None or not np.isin(encoded, (0, 1)).all()):
             raise ValueError("The targets must be labels. Received: rows of probabilities.")
         if encoded.ndim == 1 and len(encoded) and not 0 <= encoded.min() <= encoded.max() < len(self.labels):
-            raise ValueError(f"Targets must be in {self.labels}, or be their indices. Received: {encoded.max()}.")
+            wrong = encoded[(encoded < 0) | (encoded >= len(self.labels))][0]
+            raise ValueError(f"Targets must be in {self.labels}, or be their indices. Received: {wrong}.")
         hits = encoded if encoded.ndim == 2 else encoded[:, None] == np.arange(len(self.labels))
         counts = hits.sum(axis=0)
         for label, count in zip(self.labels, counts, strict=True):
@@ -164,8 +171,9 @@ class SetFit:
         """Computes the probability of each label, float64 (number of texts, number of labels).
 
         Raises:
-            ValueError: if a text is no str, or the model has not been trained.
+            ValueError: if `texts` is no list of str, or the model has not been trained.
         """
+        check_list(texts, "texts")
         return self._trained_head().probabilities(self._vectors(list(read_texts(texts, "probabilities")), batch_size))
 
     @overload
@@ -233,9 +241,9 @@ class SetFit:
         cls,
         path: str | PathLike,
         labels: int | Sequence | Mapping | None = None,
-        problem: str = "classes",
-        strategy: str = "one-vs-rest",
-        normalize: bool = False,
+        problem: str | None = None,
+        strategy: str | None = None,
+        normalize: bool | None = None,
         objective: Any = "cosine",
         **overrides: Any,
     ) -> Self:
@@ -248,8 +256,8 @@ class SetFit:
 
         Raises:
             FileNotFoundError: if there is no such folder or model.
-            ValueError: if a new model has no `labels`, `labels` are given for a saved model, the classifier is only
-                stored as a pickle, or the files of the classifier are invalid.
+            ValueError: if a new model has no `labels`, one of these four is given for a saved model, the classifier is
+                only stored as a pickle, or the files of the classifier are invalid.
         """
         is_folder = Path(path).is_dir() or str(path).startswith("hf://")
         folder = find_folder(path, overrides.get("revision"), overrides.get("token")) if is_folder else None
@@ -262,9 +270,14 @@ class SetFit:
             if labels is None:
                 raise ValueError(f"A new SetFit model needs `labels`. Received: none, and no {HEAD} in {path}.")
             embedder = TextEmbedder.from_preset(path, objective=objective, **overrides)
-            return cls(embedder, labels, problem, strategy, normalize)
-        if labels is not None:
-            raise ValueError(f"A model that has been saved has its own labels. Received: `labels` and {folder / HEAD}.")
+            return cls(embedder, labels, problem or "classes", strategy or "one-vs-rest", bool(normalize))
+        given = dict(labels=labels, problem=problem, strategy=strategy, normalize=normalize)
+        names = [name for name, value in given.items() if value is not None]
+        if names:
+            raise ValueError(
+                "A model that has been saved has its own labels, problem, strategy and normalization. Received: "
+                f"{' and '.join(names)}, for {folder}. Leave them out."
+            )
         found, settings = read_json(folder / CONFIG), read_json(folder / SETTINGS)
         check_types(found, {"normalize_embeddings": bool, "labels": list}, folder / CONFIG)
         check_types(settings, {"problem": str, "strategy": str | None}, folder / SETTINGS)
@@ -275,8 +288,8 @@ class SetFit:
                 f"{shortened({**found, **settings})}, in {folder}."
             )
         embedder = TextEmbedder.from_preset(path, objective=objective, **overrides)
-        strategy = settings.get("strategy") or "one-vs-rest"
-        model = cls(embedder, found["labels"], settings["problem"], strategy, found.get("normalize_embeddings", False))
+        stored = settings.get("strategy") or "one-vs-rest"
+        model = cls(embedder, found["labels"], settings["problem"], stored, found.get("normalize_embeddings", False))
         model.head = _read_head(folder / HEAD, model)
         return model
 

@@ -1,5 +1,6 @@
 """Reads labeled texts from tables and lines. Columns are guessed from their names where possible."""
 
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -121,6 +122,8 @@ def read_labeled(
     if not texts:
         raise ValueError(f"Every row needs a text and a label. Received: {path}, where no row has both.")
     _warn_of_skipped(path, open_rows, broken, number)
+    if several and not lists:
+        _warn_of_separators(path, {name for names in labels for name in names})
     return Labeled(texts, _named_rows(labels) if lists else labels)
 
 
@@ -134,6 +137,19 @@ def _warn_of_skipped(path: str | Path, open_rows: int, broken: list[str], number
             f"{broken[0].removeprefix(f'{path} ')}.",
             stacklevel=4,
         )
+
+
+def _warn_of_separators(path: str | Path, names: set[str]) -> None:
+    """Warns about a name that seems to be several ones: "pos, short" beside "pos"."""
+    for name in sorted(names):
+        parts = {part.strip() for part in re.split("[,;]", name)}
+        if len(parts) > 1 and parts & names:
+            warnings.warn(
+                f"Several labels of a text are separated by |. Received: {path}, where {name!r} is one label beside "
+                f"{sorted(parts & names)[0]!r}. If it is several, write {'|'.join(sorted(parts))!r}.",
+                stacklevel=4,
+            )
+            return
 
 
 def _incomplete(path: str | Path, missing: list[str], number: int) -> str:

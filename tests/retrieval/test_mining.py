@@ -105,6 +105,7 @@ def test_contrastive_pairs():
     scores = [score for *_, score in contrastive_pairs([0, 0, 1], PairRules("unique", iterations=4))]
     assert scores == [1.0, 0.0] * 12  # 2 kinds of pairs, 4 for each of 3 examples
     assert len(contrastive_pairs([0, 1] * 8, PairRules(limit=10))) == 10
+    assert len(set(contrastive_pairs([0, 1] * 8, PairRules(iterations=20, limit=10)))) == 10
 
 
 @pytest.mark.one_backend

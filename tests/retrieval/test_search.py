@@ -140,6 +140,11 @@ def test_bm25():
         index.search("cat")
     with pytest.raises(ValueError, match="`language` must be None or one of .*. Received: 'latin'"):
         BM25(texts, language="latin")
+    with pytest.raises(ValueError, match="`k1` must be at least 0, and `b` from 0 to 1. Received: k1=-1, b=0.4"):
+        BM25(texts, k1=-1)
+    vitamins = ["vitamin C", "vitamin D"]
+    assert BM25(vitamins).search(["d"], 1).numbers.tolist() == [[-1]]  # a word has two characters
+    assert BM25(vitamins, token_pattern=r"\b\w+\b").search(["d"], 1).numbers.tolist() == [[1]]
     with pytest.raises(ValueError, match="`top_k` must be from 1 to the number of documents, 5. Received: 6"):
         index.search(["cat"], 6)
 
@@ -184,6 +189,10 @@ def test_bad_input(monkeypatch):
         ApproximateIndex(D, library="annoy")
     with pytest.raises(ValueError, match="needs dense vectors. Received: sparse vectors"):
         ApproximateIndex(scipy.sparse.csr_matrix(D))
+    with pytest.raises(ValueError, match="`connections` must be an integer of at least 2. Received: 0"):
+        ApproximateIndex(D, connections=0)
+    with pytest.raises(ValueError, match="`effort` must be an integer of at least 1. Received: -5"):
+        ApproximateIndex(D, effort=-5)
 
     def missing(name):
         raise ModuleNotFoundError(name=name)

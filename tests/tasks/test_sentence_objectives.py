@@ -159,6 +159,8 @@ def test_bad_input(tiny_backbone, tokenizer):
         embedder("MarginMSE").fit([("a", "b", "c")], [[1.0, 2.0, 3.0]], verbose=0)
     with pytest.raises(ValueError, match=r"teacher's|vectors, \(1, width\) or \(1, 2, width\). Received: \(1,\)"):
         embedder("EmbeddingMSE").fit([("a", "b")], [1.0], verbose=0)
+    with pytest.raises(ValueError, match="`weights` must be at least 0, and one above 0. Received: .-1.0,."):
+        Matryoshka("ranking", dims=(8,), weights=(-1.0,))
     with pytest.raises(ValueError, match="`dims` must be at most the width of the vectors, 32. Received: .*64"):
         embedder(Matryoshka("ranking", [64, 32])).fit([("a", "b"), ("c", "d")], verbose=0)
 

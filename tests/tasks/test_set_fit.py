@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
+import kerasbert
 from kerasbert.retrieval import PairRules
 from kerasbert.tasks import SetFit, TextClassifier, TextEmbedder
 from kerasbert.tasks.linear_head import STRATEGIES, LinearHead, fit_dense, fit_logistic
@@ -169,8 +170,22 @@ def test_bad_input(set_fit, tokenizer, tiny_backbone, tmp_path):
         SetFit.from_preset(tmp_path)
     model.fit(TEXTS, PEOPLE, epochs=0)
     model.save_to_preset(tmp_path)
-    with pytest.raises(ValueError, match="has its own labels"):
-        SetFit.from_preset(tmp_path, labels=2)
+    with pytest.raises(ValueError, match="its own labels, problem, .* Received: labels and normalize, for"):
+        SetFit.from_preset(tmp_path, labels=2, normalize=True)
+    with pytest.raises(ValueError, match="`load` does not load SetFit classifiers.*Use kerasbert.tasks.SetFit"):
+        kerasbert.load(tmp_path)
+    with pytest.raises(ValueError, match="`texts` must be a list of str. Received: 'a cat', one str"):
+        model.probabilities("a cat")
+    for message, options in (
+        ("`batch_size` must be an integer of at least 1. Received: 0", dict(batch_size=0)),
+        ("`epochs` must be an integer of at least 0. Received: -1", dict(epochs=-1)),
+        ("of the logistic head must be among C, .*Received: 'c'. Did you mean C?", dict(head_options={"c": 1})),
+        ("of the dense head must be among batch_size, .*'rate'", dict(head="dense", head_options={"rate": 1})),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(TEXTS, PEOPLE, **options)
+    with pytest.raises(ValueError, match="or be their indices. Received: -3"):
+        model.fit(TEXTS, [-3, 0, 1, 0, 1, 0])
     (tmp_path / "config_setfit.json").write_text('{"labels": ["a", "b"], "span_context": 3}')
     with pytest.raises(ValueError, match="config_setfit.json must have.*span_context"):
         SetFit.from_preset(tmp_path)

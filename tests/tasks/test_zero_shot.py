@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.models import Roberta, RobertaConfig
+from kerasbert.retrieval.few_labels import entailment_scores
 from kerasbert.tasks import TextClassifier, ZeroShotClassifier
 from tests.models.reference import randomize
 
@@ -60,6 +61,14 @@ def test_one_text_and_no_texts(classifier):
     entailed = model.model.predict(pairs, verbose=0)[:, 2]
     scores = np.exp(entailed) / np.exp(entailed).sum()
     np.testing.assert_allclose([expected["scores"][name] for name in CANDIDATES], scores, rtol=1e-4)
+
+
+@pytest.mark.one_backend
+def test_contradiction_is_found_by_its_name():
+    logits = np.array([[5.0, 0.0, 2.0]])
+    found = entailment_scores(logits, ["neutral", "contradiction", "entailment"], multi_label=True)
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-2.0)))
+    np.testing.assert_allclose(entailment_scores(logits, ["a", "b", "c"], multi_label=True), 1 / (1 + np.exp(3.0)))
 
 
 @pytest.mark.one_backend

@@ -74,7 +74,8 @@ def _names_in_dict(labels: Mapping) -> list:
 def indices_of(names: Sequence, labels: Any) -> np.ndarray:
     """Converts labels to their indices, int32 (n,).
 
-    If the names are str, an int in `labels` is an index; if they are numbers or bools, it is a name.
+    If the names are str, an int in `labels` is an index; if they are numbers or bools, it is a name. Ints that could be
+    either are refused: for the names "1", "5", all of [1, 1], but not [0, 1].
 
     names "bad", "good": "good", 0 -> 1, 0; names 1, 0: 1, 0 -> 0, 1
 
@@ -101,7 +102,21 @@ def indices_of(names: Sequence, labels: Any) -> np.ndarray:
                 f"{number}.{_advice(label, names)}"
             )
         found[number] = place
+    _check_clear(known, labels, found)
     return found
+
+
+def _check_clear(known: Mapping[Any, int], labels: Any, found: np.ndarray) -> None:
+    """Raises a ValueError if all ints among the labels are also names, as str, and not those of the same indices."""
+    if not any(isinstance(name, str) and name.lstrip("-").isdecimal() for name in known):
+        return
+    ints = {int(place): _plain(label) for label, place in zip(labels, found, strict=True) if not isinstance(label, str)}
+    if ints and all(str(place) in known for place in ints) and any(known[str(place)] != place for place in ints):
+        place = next(place for place in ints if known[str(place)] != place)
+        raise ValueError(
+            f"It must be clear whether an int is an index or a name. Received: {ints[place]!r}, which is the index of "
+            f"{list(known)[place]!r}, or the name {str(place)!r}. Use names, as str."
+        )
 
 
 def index_of(label: Any, known: Mapping[Any, int]) -> int | None:

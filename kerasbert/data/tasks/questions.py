@@ -133,6 +133,11 @@ class QuestionRows:
             )
         text, position = answer
         context = self.pairs[number][1]
+        if not 0 <= position < len(context):
+            raise ValueError(
+                "The position of an answer must be that of a character of the context. Received for question "
+                f"{number}: {answer!r:.60}, for a context of {len(context)} characters."
+            )
         bare = text.strip()
         found = [match.start() for match in re.finditer(f"(?={re.escape(bare)})", context)] if bare else []
         if not found:

@@ -84,7 +84,7 @@ def test_names_that_are_not_clear(labels, message):
         (["bad", "good"], ["good", 0, 1.0, True], [1, 0, 1, 1]),
         (["bad", "good"], pd.Series(["good"], index=[7]), [1]),
         (["0", "1"], [1, 0, "1"], [1, 0, 1]),
-        (["1", "0"], [1, 0, "1"], [1, 0, 0]),  # an int is an index wherever the names are str
+        (["1", "5"], [1, 0, "1"], [1, 0, 0]),  # an int is an index wherever the names are str
         (["1", "2", "3"], [0, 1, 2, "2"], [0, 1, 2, 1]),
         (["True", "False"], [True, False], [0, 1]),
     ],
@@ -105,6 +105,8 @@ def test_an_int_is_a_name_if_names_are_numbers(names, labels, indices):
         (["a", "b"], [10**400], "Received: 1000"),
         ([1, 2], [10**400], "Received: 1000"),
         (["1", "2", "3"], [3, 1], "Received: 3, as label 0. The name '3' is a str: use str"),
+        (["1", "5"], np.array([1, 1]), "an index or a name. Received: 1, which is the index of '5', or the name '1'"),
+        (["1", "0"], [1, 0, "1"], "an index or a name. Received: 1, which is the index of '0', or the name '1'"),
         (["a", "b"], "ab", "a list of labels, one per example. Received: 'ab'"),
         (["a", "b"], {"a": 1}, "a list of labels, one per example. Received: {'a': 1}"),
     ],

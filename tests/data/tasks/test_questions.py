@@ -42,6 +42,9 @@ def test_rows_and_targets(wordpiece):
     assert late["start"][0] > rows.targets([("net", 1)])["start"][0]
     with pytest.raises(ValueError, match="part of its context. Received: 'tone' for question 0"):
         rows.targets([("tone", 0)])
+    for position in (15, -1):
+        with pytest.raises(ValueError, match="a character of the context. Received .* for a context of 15 characters"):
+            rows.targets([("net", position)])
 
 
 @pytest.mark.parametrize(

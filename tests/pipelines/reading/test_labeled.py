@@ -234,6 +234,13 @@ def test_a_list_is_no_name_of_a_class(tmp_path, cell):
         read_labeled(tmp_path / "a.csv")
 
 
+def test_names_with_commas_may_be_several(tmp_path):
+    (tmp_path / "a.csv").write_text('text,labels\na,"pos, short"\nb,pos\nc,"x;y"\n', encoding="utf-8")
+    message = r"separated by \|. Received: .*a.csv, where 'pos, short' is one label beside 'pos'.* write 'pos\|short'"
+    with pytest.warns(UserWarning, match=message):
+        assert read_labeled(tmp_path / "a.csv", several=True).labels == [["pos, short"], ["pos"], ["x;y"]]
+
+
 def test_lists_in_lists_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text('text,labels\na,"[[0], [1]]"\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"row 1, column 'labels': \[\[0\], \[1\]\]"):
