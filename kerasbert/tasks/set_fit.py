@@ -117,8 +117,9 @@ class SetFit:
         check_counts(batch_size=batch_size)
         check_counts(0, epochs=epochs)
         check_head_options(head, head_options or {})
+        texts = read_texts(texts, "fit")
         check_list(texts, "texts")
-        texts = list(read_texts(texts, "fit"))
+        texts = list(texts)
         targets = self._checked_targets(texts, y)
         if epochs:
             self._train_embedder(texts, targets, pairs, epochs, batch_size, learning_rate, verbose)
@@ -173,8 +174,9 @@ class SetFit:
         Raises:
             ValueError: if `texts` is no list of str, or the model has not been trained.
         """
+        texts = read_texts(texts, "probabilities")
         check_list(texts, "texts")
-        return self._trained_head().probabilities(self._vectors(list(read_texts(texts, "probabilities")), batch_size))
+        return self._trained_head().probabilities(self._vectors(list(texts), batch_size))
 
     @overload
     def classify(self, texts: str, batch_size: int = ...) -> dict[str, Any]: ...
