@@ -127,10 +127,8 @@ class UserData(TrainingMode):
             check_arrays(inputs)
             y = None if y is None else self.array_targets(y)
             return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
-        raise ValueError(
-            f"Data must be {KINDS}. Received: a "
-            f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
-        )
+        first = f" that begins with {x[0]!r:.40}. A text must be a str" if isinstance(x, list) else ""
+        raise ValueError(f"Data must be {KINDS}. Received: a {type(x).__name__}{first}.")
 
     def batches_for_prediction(self, x, batch_size):
         """Returns the `Batches` of texts or arrays, in order."""

@@ -38,6 +38,7 @@ def check_source(source, y=None):
         raise ValueError(
             f"Data must be {KINDS}. Received: {received}."
             + (' Put token ids into a dict: {"token_ids": ids, "padding_mask": mask}.' if is_array else "")
+            + (" Put one text into a list." if isinstance(source, str) else "")
         )
     if y is not None:
         raise ValueError(f"The batches of a {type(source).__name__} contain their targets. Received: y. Omit it.")
