@@ -94,7 +94,8 @@ def test_own_records_are_set_written_and_read(corpus, tmp_path):
 def test_a_recipe_of_a_file_is_shown_and_described(tmp_path, capsys):
     source = (REPOSITORY / "tests" / "extending" / "test_own_recipe.py").read_text("utf-8")
     path = tmp_path / "recipes.py"
-    path.write_text(source.replace("FirstWords(tokens=6)", "MaskedLMData(noise=EveryNthToken())"))
+    source = source.replace("FirstWords(tokens=6)", "MaskedLMData(noise=EveryNthToken())")
+    path.write_text(source.replace("FirstWords", "OtherWords").replace("EveryNthToken", "EveryOtherToken"))
     corruption(f"{path}:mine", "a b c d e f g")
     assert "Masks one token in n. 100% of these are masked." in capsys.readouterr().out
     assert info(f"{path}:mine", dtypes=("float32",))["run"]["updates"] == 4
