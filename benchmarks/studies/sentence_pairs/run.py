@@ -110,7 +110,7 @@ def main() -> None:
         "--text", type=Path, nargs="+", required=True, help="files, with an empty line between documents"
     )
     parser.add_argument("--only", nargs="*", default=[], help="cells whose names begin so; default: all")
-    parser.add_argument("--updates", type=int, default=600)
+    parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of the rows")
     options = parser.parse_args()
     import keras  # behind kerasbert, which picks the backend
