@@ -13,7 +13,7 @@ from ..core.inputs import check_any_weight, check_arrays, check_keys, check_numb
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.columns import values_of
 from ..data.counts import check_counts
-from ..data.tasks.labels import index_of
+from ..data.tasks.labels import check_clear, index_of
 from .runs import BatchesRun, report_interval
 from .sources import KINDS, is_text, unpacked
 
@@ -207,7 +207,7 @@ def class_numbers(class_weight, names):
     """
     if not hasattr(class_weight, "items"):
         raise ValueError(f"`class_weight` must be a dict, {{label: weight}}. Received: {class_weight!r:.60}.")
-    found, known = {}, {name: number for number, name in enumerate(names)}
+    found, places, known = {}, [], {name: number for number, name in enumerate(names)}
     for key, weight in class_weight.items():
         number = index_of(key, known) if names else None if isinstance(key, str) else key
         if number is None or (names and not 0 <= number < len(names)):
@@ -215,6 +215,8 @@ def class_numbers(class_weight, names):
         if not (isinstance(weight, numbers.Real) and 0 <= weight < math.inf):
             raise ValueError(f"`class_weight` must be finite and at least 0. Received: {weight!r:.40} for {key!r}.")
         found[int(number)] = weight
+        places.append(int(number))
+    check_clear(known, class_weight, places)
     return found
 
 

@@ -102,12 +102,18 @@ def indices_of(names: Sequence, labels: Any) -> np.ndarray:
                 f"{number}.{_advice(label, names)}"
             )
         found[number] = place
-    _check_clear(known, labels, found)
+    check_clear(known, labels, found)
     return found
 
 
-def _check_clear(known: Mapping[Any, int], labels: Any, found: np.ndarray) -> None:
-    """Raises a ValueError if all ints among the labels are also names, as str, and not those of the same indices."""
+def check_clear(known: Mapping[Any, int], labels: Iterable, found: Iterable[int]) -> None:
+    """Raises a ValueError if all ints among the labels are also names, as str, and not those of the same indices.
+
+    Args:
+        known: {name: index}.
+        labels: names and indices.
+        found: the index of each label.
+    """
     if not any(isinstance(name, str) and name.lstrip("-").isdecimal() for name in known):
         return
     ints = {int(place): _plain(label) for label, place in zip(labels, found, strict=True) if not isinstance(label, str)}

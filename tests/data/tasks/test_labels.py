@@ -7,6 +7,7 @@ import pytest
 
 from kerasbert.data.tasks.labels import indices_of, names_of
 from kerasbert.data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
+from kerasbert.training.convert import class_numbers
 
 pytestmark = pytest.mark.one_backend
 
@@ -175,3 +176,10 @@ def test_a_table_of_targets_is_read_by_the_names_of_its_columns():
         assert rows_of_table(["a", "b"], one).tolist() == [[1, 0], [1, 1]]
     with pytest.raises(ValueError, match=r"a column for each label, \['a', 'c'\]. Received: the columns \['b', 'a'\]"):
         rows_of_table(["a", "c"], table)
+
+
+def test_keys_of_class_weight_are_as_clear_as_labels():
+    assert class_numbers({0: 2.0, 1: 3.0}, ["1", "5"]) == {0: 2.0, 1: 3.0}  # 0 is no name, so these are indices
+    assert class_numbers({"5": 2.0}, ["1", "5"]) == {1: 2.0} == class_numbers({5: 2.0}, [1, 5])
+    with pytest.raises(ValueError, match="an index or a name. Received: 1, which is the index of '5'"):
+        class_numbers({1: 2.0}, ["1", "5"])
