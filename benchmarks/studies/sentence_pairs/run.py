@@ -91,6 +91,11 @@ def gain(right: np.ndarray, baseline: np.ndarray, documents: np.ndarray) -> tupl
     return float(mean), float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / len(difference))
 
 
+def is_clear(difference: float, error: float) -> bool:
+    """Whether a gain is above CLEAR standard errors. A model that always gives the majority has a gain of 0 ± 0."""
+    return difference > max(0.0, CLEAR * error)
+
+
 def run_cell(cell: str, train: Corpus, held_out: Corpus, updates: int) -> dict:
     name, start, seed = cell.split(", ")
     begin = time.process_time()
@@ -101,7 +106,8 @@ def run_cell(cell: str, train: Corpus, held_out: Corpus, updates: int) -> dict:
     difference, error = gain(right, labels == most, documents)
     row = {"cell": cell, "updates": updates, "pairs": len(right), "documents": len(np.unique(documents))}
     row |= {"accuracy": float(right.mean()), "majority": float((labels == most).mean())}
-    return row | {"gain": difference, "error": error, "clear": difference >= CLEAR * error, "seconds": round(seconds)}
+    row |= {"gain": difference, "error": error, "clear": is_clear(difference, error)}
+    return row | {"seconds": round(seconds)}
 
 
 def main() -> None:
