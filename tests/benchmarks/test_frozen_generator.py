@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from benchmarks.studies.frozen_generator import discriminator_stage
+from benchmarks.studies.frozen_generator import discriminator_stage, joint
 from benchmarks.studies.frozen_generator import run as frozen_generator
 from benchmarks.studies.frozen_generator.run import ModernElectra, recipe_of, verdict
 from kerasbert.data import Corpus, Tokenizer
@@ -60,3 +60,44 @@ def test_a_stage_trains_the_encoder_only(tmp_path):
     trained = trained.token_embedding.embeddings
     assert np.abs(keras.ops.convert_to_numpy(trained - table)).max() > 0
     assert Tokenizer.load(tmp_path / "trained").hash == tokenizer.hash
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A tiny masked language model, its folder, and text for it."""
+    tokenizer = Tokenizer.train("wordpiece", ["a b c d e f g h"] * 5, vocabulary_size=21, lowercase=True)
+    sizes = dict(num_layers=3, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=64, dropout=0.0)
+    model = MaskedLM(Bert(BertConfig(**sizes, vocabulary_size=tokenizer.vocabulary_size)), tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "bert")
+    words = np.random.default_rng(0).choice(list("abcdefgh"), (40, 400))
+    return model, tmp_path / "bert", {"text": Corpus.in_memory(list(map(" ".join, words)), tokenizer)}
+
+
+def test_an_electra_from_a_bert_computes_what_it_computes(bert):
+    model, folder, _ = bert
+    x = {"token_ids": np.arange(12, dtype="int32").reshape(2, 6), "masked_positions": np.array([[1], [2]], "int32")}
+    ours, theirs = (keras.ops.convert_to_numpy(one(x)) for one in (joint.electra_from(folder), model))
+    np.testing.assert_allclose(ours, theirs, atol=0.05)  # bfloat16
+    kept, blocks = joint.electra_from(folder, 2).backbone.blocks, model.backbone.blocks
+    for new, old in ((kept[0], blocks[0]), (kept[1], blocks[2])):
+        for variables in zip(new.weights, old.weights, strict=True):
+            np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, variables))
+
+
+@pytest.mark.parametrize("sharing", joint.SHARING)
+def test_both_models_are_trained_together_from_one_start(bert, monkeypatch, sharing):
+    _, folder, corpora = bert
+    monkeypatch.setattr(joint, "make_generator", lambda start, layers, *_: joint.electra_from(start, layers))
+    found = joint.run(recipe_of(0, 20), 2, sharing, corpora, corpora, folder)
+    assert 0 <= found["auc"] <= 1 and set(found["bars"]) == {"frequencies", "bigrams"}
+
+
+def test_finished_runs_of_another_setting_do_not_count(tmp_path):
+    results, calls = tmp_path / "rows.jsonl", []
+    for sharing, steps in (("a", 10), ("b", 10), ("a", 20), ("a", 10)):
+        rows = frozen_generator.finished(results, 2, steps, lambda seed: calls.append(seed) or {}, sharing=sharing)
+        assert [(row["seed"], row["sharing"], row["steps"]) for row in rows] == [
+            (0, sharing, steps),
+            (1, sharing, steps),
+        ]
+    assert calls == [0, 1] * 3

@@ -19,7 +19,9 @@ A run that is finished is a line of rows.jsonl, and the same command continues w
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -75,6 +77,11 @@ def run(recipe: Recipe, generator: Path, corpora: dict, held_out: dict) -> dict:
     model = make_trainer(generator, START, recipe.seed)
     model.compile(make_optimizer(recipe))
     model.fit(make_batches(recipe, corpora), verbose=0)
+    return areas(recipe, model, corpora, held_out)
+
+
+def areas(recipe: Recipe, model: ReplacedTokenDetection, corpora: dict, held_out: dict) -> dict:
+    """The areas of a discriminator and of the detectors on held-out samples, and the loss of the generator."""
     found = {one["what"]: one for one in compare(recipe, model, corpora, held_out)["measures"]}
     curve, loss = found["replaced tokens, AUC"], found["tokens, nats"]
     return {"auc": curve["value"], "bars": curve["bars"], "nats": loss["value"], "unigrams": loss["bars"]["unigrams"]}
@@ -94,18 +101,23 @@ def main(
         results: file of the finished runs.
     """
     texts = [{"text": Corpus.open(folder)} for folder in (corpus, held_out)]
+    print(verdict(finished(results, seeds, steps, lambda seed: run(recipe_of(seed, steps), generator, *texts))))
+
+
+def finished(results: Path, seeds: int, steps: int, run: Callable[[int], dict], **setting: Any) -> list[dict]:
+    """The rows of all seeds with a setting. Those that are not in the results are run, and appended."""
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    done = {(row["seed"], row["steps"]): row for row in map(json.loads, lines)}
+    wanted = {"steps": steps, **setting}
+    done = {row["seed"]: row for row in map(json.loads, lines) if wanted.items() <= row.items()}
     for seed in range(seeds):
-        if (seed, steps) in done:
-            continue
-        begin = time.process_time()
-        row = {"seed": seed, "steps": steps, **run(recipe_of(seed, steps), generator, *texts)}
-        row |= {"seconds": round(time.process_time() - begin, 1), **machine()}
-        append(results, [row])
-        done[seed, steps] = row
-        print(json.dumps(row), flush=True)
-    print(verdict([done[seed, steps] for seed in range(seeds)]))
+        if seed not in done:
+            begin = time.process_time()
+            row = {"seed": seed, **wanted, **run(seed)}
+            row |= {"seconds": round(time.process_time() - begin, 1), **machine()}
+            append(results, [row])
+            done[seed] = row
+            print(json.dumps(row), flush=True)
+    return [done[seed] for seed in range(seeds)]
 
 
 def verdict(rows: list[dict]) -> str:
