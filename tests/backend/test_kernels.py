@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from kerasbert.backend import kernels
 from kerasbert.layers.attention import attend, attention_probabilities
 from kerasbert.layers.dropout import Dropout
 from kerasbert.layers.masks import AttentionMask
@@ -54,6 +55,32 @@ def test_gradients_of_long_rows():
     found, expected = (jax.grad(loss)(arrays(), attention) for attention in (attend, written_out))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.backends("torch")
+@pytest.mark.parametrize("length", [9, kernels.LONGEST_UNFUSED + 1])
+def test_gradients_in_half_precision(length, monkeypatch):
+    """Short rows have gradients without torch's kernel, whose backward pass is slow on CPUs."""
+    import torch
+
+    calls, kernel = [], torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *args, **kw: calls.append(0) or kernel(*args, **kw)
+    )
+
+    def gradients(attention, dtype):
+        parts = [part[:, :length].detach().to(dtype).requires_grad_() for part in arrays()]
+        (attention(*parts, AttentionMask(causal=True)).float() ** 2).sum().backward()
+        return [part.grad.float() for part in parts]
+
+    found, expected = gradients(attend, torch.bfloat16), gradients(written_out, torch.float32)
+    assert len(calls) == (length > kernels.LONGEST_UNFUSED)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+    calls.clear()
+    with torch.no_grad():
+        attend(*[part[:, :length] for part in arrays("bfloat16")])
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("dropout", [None, lambda x: x])
