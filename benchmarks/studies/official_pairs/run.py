@@ -1,6 +1,7 @@
 """The shipped language models on the official suites of grammar: BLiMP, and Zorro.
 
     python -m benchmarks.studies.official_pairs.run --blimp blimp/data --zorro Zorro/sentences/babyberta --novels novels
+    python -m benchmarks.studies.official_pairs.run --blimp ... --zorro ... --only mine --folder runs/mine/model
     python -m benchmarks.studies.official_pairs.run --report                 # only the table, `report.md`
 
 The files are those of github.com/alexwarstadt/blimp (67 paradigms of 1,000 pairs) and github.com/phueb/Zorro (23 of
@@ -33,11 +34,11 @@ BASELINE = "5-gram"
 Scorer = Callable[[list[str]], np.ndarray]
 
 
-def scorer(name: str, novels: Path | None) -> Scorer:
+def scorer(name: str, novels: Path | None, folder: Path | None = None) -> Scorer:
     """Returns the function that scores sentences, float (number of sentences,), higher for better ones."""
     if name == BASELINE:
         return ngram_scorer(novels)
-    folder = Path("saved_models") / name
+    folder = folder or Path("saved_models") / name
     model = kerasbert.load(folder if folder.is_dir() else name, dtype="float32")
     return lambda texts: np.array([answer["score"] for answer in model.score(texts, batch_size=256)])
 
@@ -64,15 +65,18 @@ def main() -> None:
     parser.add_argument("--zorro", type=Path, help="folder of the .txt files")
     parser.add_argument("--novels", type=Path, help="folder of .txt files, for the baseline")
     parser.add_argument("--only", nargs="*", default=[BASELINE, *MODELS], help="models")
+    parser.add_argument("--folder", type=Path, help="folder of the only model, if it is not in saved_models")
     parser.add_argument("--report", action="store_true", help="only write the table")
     options = parser.parse_args()
+    if options.folder and len(options.only) != 1:
+        parser.error(f"--folder needs --only with the name of its model. Received: {', '.join(options.only)}.")
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     done = {(row["model"], row["suite"], row["paradigm"]) for row in rows}
     folders = {} if options.report else {"BLiMP": options.blimp, "Zorro": options.zorro}
     for name in options.only if any(folders.values()) else []:
         if name == BASELINE and options.novels is None:
             continue
-        score = scorer(name, options.novels)
+        score = scorer(name, options.novels, options.folder)
         for suite, folder in folders.items():
             for file in sorted(folder.iterdir()) if folder else []:
                 if (name, suite, file.stem) not in done:

@@ -1,4 +1,4 @@
-"""Writes modern and simple English and novels, one sentence in each line, for `modernbert.mini_en_simple`.
+"""Writes ten million words of modern and simple English and of novels, for `modernbert.mini_en_simple`.
 
     python -m benchmarks.studies.shipped_models.simple_text --source simple_en --novels novels --output mixed \
         --held-out mixed_held_out
@@ -6,8 +6,10 @@
         --output corpora/mixed
 
 Of the modern text, only the files are read whose licenses allow weights to be shared under other terms than the text:
-no license that excludes commercial use. Every 50th of their documents is held out. Of the novels, which the model has
-read before, every fourth one is included, so that it does not forget them.
+no license that excludes commercial use. Every 50th of their documents is held out. Novels, which the model has read
+before, make up the rest of the ten million words: every second one, and then some of the others. Their documents are
+paragraphs. Sentences are lines, and two thirds of the documents are split into sentences, which are documents then,
+because minimal pairs are single sentences.
 """
 
 from pathlib import Path
@@ -30,7 +32,8 @@ LICENSES = {
     "wikipedia_wikisplit": "CC BY-SA 4.0",
 }
 HELD_OUT_EVERY = 50  # documents of a file
-NOVELS_EVERY = 4
+WHOLE_EVERY = 3  # documents
+WORDS = 10_000_000  # of both kinds of text together
 
 
 def main(source: Path, novels: Path, output: Path, held_out: Path) -> None:
@@ -42,20 +45,31 @@ def main(source: Path, novels: Path, output: Path, held_out: Path) -> None:
         output: folder for the text to train on.
         held_out: folder for the documents that are held out.
     """
+    total = 0
     for name in LICENSES:
         documents = (source / f"{name}.txt").read_text(encoding="utf-8").split("\n\n")
         lines = [[one for line in document.splitlines() for one in sentences(line)] for document in documents]
-        write(output / f"{name}.txt", [one for number, one in enumerate(lines) if number % HELD_OUT_EVERY])
-        write(held_out / f"{name}.txt", lines[::HELD_OUT_EVERY])
-    for path in sorted(novels.glob("*.txt"))[::NOVELS_EVERY]:
-        found = paragraphs(path.read_text(encoding="utf-8-sig"))
-        write(output / path.name, [[one for paragraph in found for one in sentences(paragraph)]])
+        total += write(output / f"{name}.txt", [one for number, one in enumerate(lines) if number % HELD_OUT_EVERY])
+        write(held_out / f"{name}.txt", lines[::HELD_OUT_EVERY], whole_every=1)
+    books = sorted(novels.glob("*.txt"))
+    for path in books[::2] + books[1::2]:
+        if total < WORDS:
+            found = paragraphs(path.read_text(encoding="utf-8-sig"))
+            total += write(output / path.name, [sentences(paragraph) for paragraph in found])
 
 
-def write(path: Path, documents: list[list[str]]) -> None:
-    """Writes documents, which are lists of sentences."""
+def write(path: Path, documents: list[list[str]], whole_every: int = WHOLE_EVERY) -> int:
+    """Writes documents, which are lists of sentences, and returns the number of words.
+
+    Every document of the file but each `whole_every`-th one is split: each of its sentences becomes a document.
+    """
+    parts = []
+    for number, lines in enumerate(documents):
+        parts += [lines] if number % whole_every == 0 else [[one] for one in lines]
+    text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n\n".join("\n".join(lines) for lines in documents if lines) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    return len(text.split())
 
 
 if __name__ == "__main__":
